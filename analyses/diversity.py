@@ -43,7 +43,9 @@ CAPTIONS = {
         "dimensions only, and models with the grey control beside them."
     )
 }
-SUMMARY = "split samples dimensions n k inputs mean low high sigma share_negative_infinity"
+SUMMARY = """
+    split samples dimensions n k inputs mean low high sigma share_negative_infinity floored distinct
+"""
 DEPENDENCE = "split samples dimensions n k mean low high sigma"
 
 
@@ -222,7 +224,7 @@ def _draw_entropies(
         axes.hist(entropy[np.isfinite(entropy)].clip(lower=LOWEST), bins=bins.tolist(), **look)
         text = f"{NAMES[str(name)]}: {_range(row)}, σ {row['sigma']:.3f}"
         if row["share_negative_infinity"] > 0:
-            text += f"; −∞ for {row['share_negative_infinity']:.0%}"
+            text += f"; −∞ for {row['share_negative_infinity']:.0%} ({row['floored']:.0f} floored)"
         note(axes, text, "left", 0.97 - 0.075 * index, color=COLOURS[str(name)])
     if paper is not None:
         axes.axvline(paper["mean"], ymax=0.72, color=RED, linewidth=1.5)

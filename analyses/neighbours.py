@@ -30,7 +30,7 @@ CAPTIONS = {
         "Do sentences that share a basin mean the same? States start exactly at the embedding ẑ_s "
         "of a sentence sampled for an input, and follow the dynamics for 5T steps. Kept are those "
         "that end nearer to ẑ_s than the median state, and yet nearest to ẑ_n of another sentence "
-        "(in use, where sentences can be listed); where these are too few, all that end nearest to "
+        "(of all that can be said); where these are too few, all that end nearest to "
         "another one, as the headline says. A panel for each feature: what a decoder of features "
         "reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. Dashed: line of "
         "best fit; r: Pearson correlation of all points, with its 95 % interval; random pairs: the "
@@ -45,7 +45,6 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(probes.DecoderTraining):
-    inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 2000  # unperturbed starts
 
 
@@ -209,10 +208,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """
     model = sampling.require_attractors(run.model)
     probes.require_described(run)
-    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
-    ends = sampling.end_states(model, s, model.embed(s), known)
+    ends = sampling.end_states(model, s, model.embed(s))
     elsewhere = (ends.sentence != s).any(-1)
     chosen = {"near": elsewhere & (ends.original < ends.original.median()), "all": elsewhere}
     decoder, rows, pairs = probes.feature_decoders(run, config)[0], [], {}

@@ -44,7 +44,7 @@ CAPTIONS = {
     "distances": (
         "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "
         "they were perturbed from in a random direction. Left: distance to ẑ_s. Right: to the "
-        "nearest embedding, in use where sentences can be listed. Dashed: medians; thin: "
+        "nearest embedding of all. Dashed: medians; thin: "
         "percentiles. Green: the critical perturbation (95 % interval), from which on half of the "
         "states that would have returned do not: the radius of a typical basin."
     ),
@@ -187,16 +187,13 @@ def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int
     return largest * torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
 
 
-def ends_by_norm(
-    model: AttractorModel, s: Tensor, norms: Tensor, known: Tensor | None = None
-) -> EndStates:
+def ends_by_norm(model: AttractorModel, s: Tensor, norms: Tensor) -> EndStates:
     """The ends (K, n) of states that start at ẑ_s of sentences s (n, width), perturbed by each of K
-    norms (K,) in one random direction a state; the nearest is of the sentences `known` (U, width)
-    and s, or of all.
+    norms (K,) in one random direction a state.
     """
     start = model.embed(s)
     beside = start + norms[:, None, None] * random_directions(start)
-    ends = end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1), known)
+    ends = end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1))
     return EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
 
 
@@ -236,7 +233,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)
     norms = norm_grid(model, s, known, config.norms)
-    ends = ends_by_norm(model, s, norms, known)
+    ends = ends_by_norm(model, s, norms)
     critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
     row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}

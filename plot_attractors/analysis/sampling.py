@@ -307,18 +307,15 @@ class EndStates(NamedTuple):
 
 
 @torch.no_grad()
-def end_states(
-    model: AttractorModel, s: Tensor, z: Tensor, known: Tensor | None = None
-) -> EndStates:
+def end_states(model: AttractorModel, s: Tensor, z: Tensor) -> EndStates:
     """The ends of `perturbed_trajectories` from states z (n, d) beside ẑ_s of s (n, width).
 
-    The nearest embedding is that of s or of a sentence `known` (U, width), or of any sentence where
-    these are None, see `nearest_sentence`.
+    The nearest embedding is that of any sentence, see `nearest_sentence`.
     """
     embedding = model.embed(s)
     parts = zip(z.split(ROWS), embedding.split(ROWS), strict=True)
     z = torch.cat([perturbed_trajectories(model, *part) for part in parts])
-    original, near = (z - embedding).norm(dim=-1), nearest_sentence(model, z, known, indexed=True)
+    original, near = (z - embedding).norm(dim=-1), nearest_sentence(model, z, indexed=True)
     sentence = torch.where((original <= near.distance)[:, None], s, near.s)
     return EndStates(original, near.distance.minimum(original), sentence)
 

@@ -12,6 +12,8 @@ import torch
 from scipy.special import digamma
 from torch import Tensor
 
+FLOOR = 2.0**-23  # of distances: the resolution of float32, in which predictions are computed
+
 
 class Diversity(NamedTuple):
     """Entropy of the samples of each input, and its range over inputs; nats.
@@ -22,6 +24,9 @@ class Diversity(NamedTuple):
       lies between is;
     - ``sigma``: `gaussian_sd` of ``mean``;
     - ``share_negative_infinity``: of the inputs, those whose entropy is −∞;
+    - ``floored``, ``distinct``: two ways to treat samples that repeat each other, so that models
+      with few states can be compared. The mean with no distance below `FLOOR`; and that of each
+      input's different points, over inputs with more than k of them, NaN if none has;
     - ``n``: samples of each input; ``k``: which neighbour; ``dimensions``: of the density.
     """
 
@@ -31,6 +36,8 @@ class Diversity(NamedTuple):
     high: float
     sigma: float
     share_negative_infinity: float
+    floored: float
+    distinct: float
     n: int
     k: int
     dimensions: int
@@ -51,6 +58,11 @@ def kozachenko_leonenko(samples: Tensor, k: int = 1) -> Tensor:
     than d, so that their entropy is −∞, and estimates fall without end as N grows. Raises
     ValueError where k is not between 1 and N − 1.
     """
+    return _entropy(_distances(samples, k), samples.shape[-1], k)
+
+
+def _distances(samples: Tensor, k: int) -> Tensor:
+    """(…, N) ε_i of samples (…, N, d)."""
     x = samples.detach().double()
     n, d = x.shape[-2:]
     if not 1 <= k < n:
@@ -62,9 +74,14 @@ def kozachenko_leonenko(samples: Tensor, k: int = 1) -> Tensor:
     exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
     distances = (torch.cdist(points, points, **exact) for points in x.reshape(-1, n, d))
     epsilon = torch.stack([distance.kthvalue(k + 1).values for distance in distances])  # 0: itself
+    return epsilon.reshape(x.shape[:-1])
+
+
+def _entropy(epsilon: Tensor, d: int, k: int) -> Tensor:
+    """(…) of distances (…, N) in d dimensions."""
     log_volume = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
-    entropy = float(digamma(n) - digamma(k)) + log_volume + d * epsilon.log().mean(-1)
-    return entropy.reshape(x.shape[:-2])
+    constant = float(digamma(epsilon.shape[-1]) - digamma(k)) + log_volume
+    return constant + d * epsilon.log().mean(-1)
 
 
 def gaussian_sd(entropy: Tensor | float, d: int) -> Tensor:
@@ -81,16 +98,21 @@ def diversity(samples: Tensor, k: int = 1) -> Diversity:
 
     Raises ValueError where k is not between 1 and N − 1.
     """
-    entropy = kozachenko_leonenko(samples, k)
     _, n, d = samples.shape
-    mean = float(entropy.mean())
+    epsilon = _distances(samples, k)
+    entropy = _entropy(epsilon, d, k)
+    mean, tied = float(entropy.mean()), entropy == -math.inf
+    different = [points.unique(dim=0) for points in samples[tied]]
+    fewer = [kozachenko_leonenko(points, k) for points in different if len(points) > k]
     return Diversity(
         entropy=entropy,
         mean=mean,
         low=_percentile(entropy, 0.025),
         high=_percentile(entropy, 0.975),
         sigma=float(gaussian_sd(mean, d)),
-        share_negative_infinity=float((entropy == -math.inf).double().mean()),
+        share_negative_infinity=float(tied.double().mean()),
+        floored=float(_entropy(epsilon.clamp(min=FLOOR), d, k).mean()),
+        distinct=float(torch.tensor([*entropy[~tied], *fewer], dtype=torch.float64).mean()),
         n=n,
         k=k,
         dimensions=d,

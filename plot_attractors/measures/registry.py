@@ -269,6 +269,14 @@ METRICS: dict[str, Metric] = {
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
                    "number, which the paper does not tell", "mean", unit="nats", format=".1f",
                    paper=_DIVERSITY, bounds=("−∞", "exact samples")),
+        _diversity("diversity_floored", "sample diversity, distances floored",
+                   "diversity with no distance below 2⁻²³, so that sentences that are alike count "
+                   "as that near", "floored", unit="nats", format=".1f", paper=_DIVERSITY,
+                   bounds=("−∞", "exact samples"), later=True),
+        _diversity("diversity_distinct", "sample diversity of different sentences",
+                   "diversity of the different points of each input, over inputs with two or more",
+                   "distinct", unit="nats", format=".1f", paper=_DIVERSITY,
+                   bounds=("−∞", "exact samples"), later=True),
         _diversity("diversity_sigma", "σ of sample diversity",
                    "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA,
                    bounds=("0", "exact samples")),

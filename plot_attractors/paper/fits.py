@@ -89,7 +89,7 @@ _SMOKE: dict[str, dict[str, Any]] = {
     },
     "data": {"exemplars": 500, "rows": 12, "swatches": 8},
     "perturbation": {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
-    "neighbours": _FEW | {"inputs": 64, "trajectories": 200},
+    "neighbours": _FEW | {"trajectories": 200},
     "decodability": _FEW | {"inputs": 100},
     "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
     "similarity": {

@@ -21,7 +21,10 @@ from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
 
-COLUMNS = "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity"
+COLUMNS = (
+    "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity,"
+    "floored,distinct"
+)
 NUMBERS = (Feature("size"), Feature("x"), Feature("y"))
 COLOURS = (Feature("colour", ("red", "green", "blue")), Feature("size"))
 

@@ -15,6 +15,7 @@ from scipy.stats import beta, chi2, ncx2, qmc
 from torch import Tensor
 
 from plot_attractors.measures.diversity import (
+    FLOOR,
     Diversity,
     diversity,
     gaussian_sd,
@@ -217,6 +218,27 @@ def test_inputs_at_negative_infinity_make_no_nan_and_no_warning() -> None:
     )
     assert low == -1e6
     assert result.high == pytest.approx(high)
+
+
+def test_ties_are_floored_or_left_out() -> None:
+    samples = normal(3, 20, 2)
+    samples[0, 5:] = samples[0, 4]  # five points, one of them sixteen times
+    samples[1] = samples[1, 0]  # one point
+    result = diversity(samples)
+    assert result.mean == -math.inf
+    near = torch.cdist(samples[0, :5], samples[0, :5]).fill_diagonal_(math.inf).amin(-1)
+    epsilon = torch.cat([near[:4], torch.full((16,), FLOOR, dtype=torch.float64)])
+    log_volume = math.log(math.pi)
+    constant = float(digamma(20) - digamma(1)) + log_volume
+    first = constant + 2 * float(epsilon.log().mean())
+    second, third = constant + 2 * math.log(FLOOR), float(result.entropy[2])
+    assert result.floored == pytest.approx((first + second + third) / 3)
+    # sixteen times counts once; one point has no neighbour and no entropy
+    five = float(by_loop(samples[0, :5], 1))
+    assert result.distinct == pytest.approx((five + third) / 2)
+    assert math.isnan(diversity(samples[1:2]).distinct)
+    without = diversity(samples[2:])
+    assert without.floored == without.distinct == without.mean
 
 
 def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinity() -> None:
