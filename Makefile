@@ -1,6 +1,7 @@
 # make demo   everything on a fresh machine: environment, a short training, its figures, a report of them
 # make test   everything on a fresh machine: environment, tests, doctests
 # make docs   everything on a fresh machine: environment, the documentation site
+# make weights of runs that were analysed, RUNS: what `export` writes of each, their checksums, and one archive
 # make bench  everything on a fresh machine: environment, the benchmarks of time; with SMALL=1, all of benchmarks/ in seconds each
 PYTHON ?= python3
 VENV   ?= .venv
@@ -12,7 +13,7 @@ STAMP   := $(VENV)/.installed
 SITE    := $(VENV)/.installed-docs
 PROGRAM := $(BIN)/plot-attractors
 
-.PHONY: demo test docs bench lint wheel clean help
+.PHONY: demo test docs bench weights lint wheel clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +21,7 @@ help:
 	@echo "make test    install, run the tests and the doctests"
 	@echo "make docs    install, build the documentation site into docs/_build/html"
 	@echo "make bench   install, measure time and memory; make bench SMALL=1 runs every benchmark small, make bench-NAME one"
+	@echo "make weights export the runs RUNS, which were analysed, into weights/, with checksums, as weights.tar.gz"
 	@echo "make lint    install, run ruff and mypy"
 	@echo "make wheel   install, build the wheel into dist/"
 	@echo "make clean   remove the environment, built files and caches (runs/ stays)"
@@ -75,6 +77,15 @@ bench-%: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# What is there is left alone. The archive has no times or owners, so that it is the same for the same weights.
+weights: $(STAMP)
+	@test -n "$(RUNS)" || { echo "make weights needs runs: make weights RUNS='paper/runs/*'"; exit 1; }
+	@mkdir -p weights
+	set -e; for run in $(RUNS); do to=weights/$$(basename $$run); test -d $$to || $(PROGRAM) export $$run $$to; done
+	cd weights && sha256sum */weights.safetensors > SHA256SUMS
+	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c weights | gzip -n > weights.tar.gz
+	@sha256sum weights.tar.gz
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation
