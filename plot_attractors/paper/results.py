@@ -295,7 +295,9 @@ NOT_REPRODUCED: Mapping[str, str] = {
     "Values of the bars of Figure 6 and r of Figure 5": "they stand in pictures, which the source "
     "of the text does not hold; what the text says of them stands beside our numbers.",
     "Entropy of emergent communication": "the paper has −173.66 and −49.973 nats. Equal sentences "
-    "are equal points, for which the entropy is −∞; the paper does not say how it broke ties.",
+    "are equal points, for which the entropy is −∞; the paper does not say how it broke ties. So "
+    "it stands here in three ways: as it is, with no distance below 2⁻²³, and of the different "
+    "points of each input.",
     "The paper's algorithm": "not reproduced here, settings not exhausted "
     "(docs/results/to-the-letter.md); the attractor model is fitted by the defaults.",
     "The original dSprites file": "the sprites are drawn by a renderer of our own, which needs no "

@@ -1,0 +1,108 @@
+"""The numbers of runs for the tables of the pages: python docs/rows.py paper/runs/*
+
+Writes docs/results/tables/runs.csv, a row for each run DATA-MODEL-SEED: its commit, minutes, every
+metric (docs/metrics.md), features decoded from sentences, and the cells below.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from plot_attractors.analysis.sampling import is_listed, sentences_in_use
+from plot_attractors.runs import Run
+from plot_attractors.runs.numbers import feature_metrics, minutes, numbers
+
+TABLE = Path(__file__).parent / "results" / "tables" / "runs.csv"
+USED = 0.1  # standard deviation of embeddings along a latent axis that is in use
+Cells = dict[str, float]
+
+
+def calibration(t: pd.DataFrame) -> Cells:
+    """The learned discretizer and the resampled policy at T steps, log q̂ on log R at 5T."""
+    steps = t["steps"].min()
+    t = t[t["split"] == "train"].set_index(["steps", "statistic"])
+    value, floor = t["value"], t.loc[steps, "floor"]
+    policy, read = "tv_policy_resampled", "tv_discretizer"
+    return {
+        "slope_5T": value.get((5 * steps, "slope"), math.nan),
+        "discretizer": value.get((steps, read), math.nan) - value[steps, "tv"],
+        "policy_64": value.get((steps, policy), math.nan) - floor.get(policy, math.nan),
+    }
+
+
+def settling(t: pd.DataFrame) -> Cells:
+    medians = t[["last_change", "arrival"]].median()
+    order = t["last_change"].rank().corr(t["entropy"].rank())
+    before = (t["last_change"] < 2).mean()
+    return {**medians, "before_2": before, "settling_entropy": order}
+
+
+def basins(t: pd.DataFrame) -> Cells:
+    (row,) = t.to_dict("records")
+    names = {
+        "stable": "stable", "near": "fixed_near", "attracting_control": "random_near",
+        "sentences_per_basin": "sentences_a_basin", "spectral_radius": "eigenvalue",
+        "data_at_embeddings": "trajectories",
+    }  # fmt: skip
+    return {name: row[column] for column, name in names.items()}
+
+
+def neighbours(t: pd.DataFrame) -> Cells:
+    t = t[t["pairs"] == "all"]
+    return {f"r {feature}": r for feature, r in zip(t["feature"], t["r"], strict=True)}
+
+
+def composition(t: pd.DataFrame) -> Cells:
+    t = t[(t["split"] == "train") if "split" in t else slice(None)]
+    composed = t[t["source"] == "composed"]
+    return {f"composed {f}": v for f, v in zip(composed["feature"], composed["value"], strict=True)}
+
+
+MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
+    "calibration/summary": calibration,
+    "trajectories/settling": settling,
+    "basins/summary": basins,
+    "neighbours/summary": neighbours,
+    "composition/summary": composition,
+    "perturbation/critical": lambda t: t[["critical"]].iloc[0].to_dict(),
+    "perturbation/summary": lambda t: {
+        "unpushed": t[(t["start"] == "used") & (t["factor"] == 0)]["recovered"].item()
+    },
+    "neighbours/ends": lambda t: t[["elsewhere"]].iloc[0].to_dict(),
+}
+
+
+@torch.no_grad()
+def axes(run: Run) -> Cells:
+    """How many latent axes the embeddings of sentences in use are spread along."""
+    model = run.model
+    if not hasattr(model, "forward_dynamics") or not is_listed(model):
+        return {}
+    used = model.embeddings()[sentences_in_use(model, run.data.batch(512).x)]
+    return {"axes": int((used.std(0) > USED).sum())}
+
+
+def row(path: Path) -> dict[str, object]:
+    run = Run(path)
+    data, model, seed = path.name.rsplit("-", 2)
+    cells: dict[str, object] = {"data": data, "model": model, "seed": seed}
+    cells |= {"commit": run.environment.get("commit", "")[:7], "minutes": minutes(run)}
+    cells |= numbers(run) | numbers(run, feature_metrics(run))
+    for name, read in MORE.items():
+        file = path / "analyses" / f"{name}.csv"
+        if file.is_file():
+            cells |= read(pd.read_csv(file))
+    return cells | axes(run)
+
+
+if __name__ == "__main__":
+    table = pd.DataFrame([row(Path(path)) for path in sys.argv[1:]]).dropna(axis=1, how="all")
+    number = table.select_dtypes("number").columns
+    table[number] = table[number].map(lambda value: f"{value:.4g}" if pd.notna(value) else "")
+    table.to_csv(TABLE, index=False)
