@@ -70,11 +70,11 @@ MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
     "basins/summary": basins,
     "neighbours/summary": neighbours,
     "composition/summary": composition,
-    "perturbation/critical": lambda t: t[["critical"]].iloc[0].to_dict(),
+    "perturbation/critical": lambda t: {"critical": t["critical"].item()},
     "perturbation/summary": lambda t: {
         "unpushed": t[(t["start"] == "used") & (t["factor"] == 0)]["recovered"].item()
     },
-    "neighbours/ends": lambda t: t[["elsewhere"]].iloc[0].to_dict(),
+    "neighbours/ends": lambda t: {"elsewhere": t["elsewhere"].item()},
 }
 
 
@@ -103,6 +103,7 @@ def row(path: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     table = pd.DataFrame([row(Path(path)) for path in sys.argv[1:]]).dropna(axis=1, how="all")
+    table.columns = table.columns.str.replace(" ", "_")
     number = table.select_dtypes("number").columns
     table[number] = table[number].map(lambda value: f"{value:.4g}" if pd.notna(value) else "")
     table.to_csv(TABLE, index=False)
