@@ -59,8 +59,7 @@ def neighbours(t: pd.DataFrame) -> Cells:
 
 
 def composition(t: pd.DataFrame) -> Cells:
-    t = t[(t["split"] == "train") if "split" in t else slice(None)]
-    composed = t[t["source"] == "composed"]
+    composed = t[(t["split"] == "train") & (t["source"] == "composed")]
     return {f"composed {f}": v for f, v in zip(composed["feature"], composed["value"], strict=True)}
 
 
