@@ -189,12 +189,13 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     table = table[table["split"] == splits[0]].replace(-np.inf, np.nan)
     _draw_size(size, table)
     size.set_title(f"Number of samples and neighbour, {split_name(splits[0])}")
-    if paper is not None:
+    empty_table = table["mean"].isna().all()
+    if paper is not None and not empty_table:
         size.axhline(paper["mean"], color=RED, linewidth=1.2)
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (-2, -3)}
         place |= {"textcoords": "offset points", "ha": "right", "va": "top"}
         size.annotate("paper", (1, paper["mean"]), **place, color=RED, fontsize=9)
-    if table["mean"].isna().all():
+    if empty_table:
         write(size, NOTHING)
     return {"diversity": figure}
 
@@ -224,7 +225,8 @@ def _draw_entropies(
         axes.hist(entropy[np.isfinite(entropy)].clip(lower=LOWEST), bins=bins.tolist(), **look)
         text = f"{NAMES[str(name)]}: {_range(row)}, σ {row['sigma']:.3f}"
         if row["share_negative_infinity"] > 0:
-            text += f"; −∞ for {row['share_negative_infinity']:.0%} ({row['floored']:.0f} floored)"
+            text += f"; −∞ for {row['share_negative_infinity']:.0%}"
+            text += f", {row['floored']:.0f} if distances are 2⁻²³ at least".replace("-", "−")
         note(axes, text, "left", 0.97 - 0.075 * index, color=COLOURS[str(name)])
     if paper is not None:
         axes.axvline(paper["mean"], ymax=0.72, color=RED, linewidth=1.5)
