@@ -226,7 +226,7 @@ def _draw_entropies(
         text = f"{NAMES[str(name)]}: {_range(row)}, σ {row['sigma']:.3f}"
         if row["share_negative_infinity"] > 0:
             text += f"; −∞ for {row['share_negative_infinity']:.0%}"
-            text += f", {row['floored']:.0f} if distances are 2⁻²³ at least".replace("-", "−")
+            text += f", {row['floored']:.0f} floored at 2⁻²³".replace("-", "−")
         note(axes, text, "left", 0.97 - 0.075 * index, color=COLOURS[str(name)])
     if paper is not None:
         axes.axvline(paper["mean"], ymax=0.72, color=RED, linewidth=1.5)
