@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8, "weight_draws": 32,
     },
     "basins": {"inputs": 40, "random_states": 20, "controls": 200, "pixels": 40},
-    "neighbours": {"inputs": 64, "trajectories": 200} | _DECODERS,
+    "neighbours": {"trajectories": 200} | _DECODERS,
     "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
     "trajectories": {"draws": 10},
     "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
