@@ -40,7 +40,8 @@ CAPTIONS = {
         "range of the paper, which tells neither N nor k. Last panel: what the number depends on. "
         "The estimate falls with N, for it is −∞ in truth wherever the points fill fewer "
         "dimensions than are counted, and it rises with k. Compare entropies of equal N, k and "
-        "dimensions only, and models with the grey control beside them."
+        "dimensions only, and models with the grey control beside them. Where sentences of an "
+        "input coincide it is −∞; floored, no distance counts as less than 2⁻²³."
     )
 }
 SUMMARY = """
