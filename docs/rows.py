@@ -1,7 +1,8 @@
 """The numbers of runs for the tables of the pages: python docs/rows.py paper/runs/*
 
-Writes docs/results/tables/runs.csv, a row for each run DATA-MODEL-SEED: its commit, minutes, every
-metric (docs/metrics.md), features decoded from sentences, and the cells below.
+Writes docs/results/tables/runs.csv, a row for each run: data set, model program and preset, seed,
+commit, minutes, every metric (docs/metrics.md), features decoded from sentences, and the cells
+below.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from plot_attractors.runs import Run
 from plot_attractors.runs.numbers import feature_metrics, minutes, numbers
 
 TABLE = Path(__file__).parent / "results" / "tables" / "runs.csv"
+ORDER = (  # of the rows
+    "attractor", "vqvae", "vqvae, modern", "emergent_communication", "tree_grammar", "slot_grammar",
+    "sprite_grammar", "fully_compositional", "not_compositional",
+)  # fmt: skip
 USED = 0.1  # standard deviation of embeddings along a latent axis that is in use
 Cells = dict[str, float]
 
@@ -63,6 +68,16 @@ def composition(t: pd.DataFrame) -> Cells:
     return {f"composed {f}": v for f, v in zip(composed["feature"], composed["value"], strict=True)}
 
 
+def thought(t: pd.DataFrame) -> Cells:
+    """Answers of sentences beside those of the grammars, of all training inputs."""
+    t = t[(t["split"] == "train") & (t["inputs"] == "all") & (t["source"] == "learned")]
+    t = t[t["reading"] == "heard"].set_index(["measure", "baseline"])
+    js, paths = t[t["feature"] == "node"]["value"]["js"], t["value"].xs("paths", level="baseline")
+    names = ("energy", "translation_tv", "residual", "residual_scrambled", "open_tv")
+    cells = {f"js {name}": js[name] for name in ("paths", "node", "slots")}
+    return cells | {name: paths[name] for name in names}
+
+
 MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
     "calibration/summary": calibration,
     "trajectories/settling": settling,
@@ -73,6 +88,7 @@ MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
     "perturbation/summary": lambda t: {
         "unpushed": t[(t["start"] == "used") & (t["factor"] == 0)]["recovered"].item()
     },
+    "compare_language_of_thought/summary": thought,
     "neighbours/ends": lambda t: {"elsewhere": t["elsewhere"].item()},
 }
 
@@ -89,8 +105,8 @@ def axes(run: Run) -> Cells:
 
 def row(path: Path) -> dict[str, object]:
     run = Run(path)
-    data, model, seed = path.name.rsplit("-", 2)
-    cells: dict[str, object] = {"data": data, "model": model, "seed": seed}
+    model = run.program_name + (f", {run.preset}" if run.preset != "full" else "")
+    cells: dict[str, object] = {"data": run.data_name, "model": model, "seed": run.seed}
     cells |= {"commit": run.environment.get("commit", "")[:7], "minutes": minutes(run)}
     cells |= numbers(run) | numbers(run, feature_metrics(run))
     for name, read in MORE.items():
@@ -102,6 +118,8 @@ def row(path: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     table = pd.DataFrame([row(Path(path)) for path in sys.argv[1:]]).dropna(axis=1, how="all")
+    table["model"] = pd.Categorical(table["model"], ORDER)
+    table = table.sort_values(["data", "model", "seed"])
     table.columns = table.columns.str.replace(" ", "_")
     number = table.select_dtypes("number").columns
     table[number] = table[number].map(lambda value: f"{value:.4g}" if pd.notna(value) else "")

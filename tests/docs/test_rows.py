@@ -34,10 +34,27 @@ train,branch1,sampled,0.9
 train,branch1,composed,0.75
 held_out,branch1,composed,0.25
 """
+THOUGHT = """split,inputs,source,baseline,reading,measure,feature,value
+train,all,learned,paths,heard,js,node,0.25
+train,all,learned,paths,heard,js,branch1,0.125
+train,all,learned,paths,literal,js,node,0.5
+train,leaves,learned,paths,heard,js,node,0.75
+train,all,node,paths,heard,js,node,0.875
+held_out,all,learned,paths,heard,js,node,0.625
+train,all,learned,node,heard,js,node,0.375
+train,all,learned,slots,heard,js,node,0.4
+train,all,learned,paths,heard,energy,,0.6
+train,all,learned,node,heard,energy,,0.7
+train,all,learned,paths,heard,translation_tv,,0.1
+train,all,learned,paths,heard,residual,,0.2
+train,all,learned,paths,heard,residual_scrambled,,0.3
+train,all,learned,paths,heard,open_tv,,0.9
+"""
 TABLES = {
     "calibration/summary": CALIBRATION,
     "trajectories/settling": SETTLING,
     "composition/summary": COMPOSITION,
+    "compare_language_of_thought/summary": THOUGHT,
 }
 
 
@@ -50,7 +67,7 @@ def test_a_row_is_what_the_tables_of_a_run_say(tmp_path: Path) -> None:
     run = tmp_path / "hbv-attractors-30"
     shutil.copytree(PACKAGE / "pretrained" / "hbv", run)
     before = rows.row(run)  # what the run keeps of its analyses
-    assert (before["data"], before["model"], before["seed"]) == ("hbv", "attractors", "30")
+    assert (before["data"], before["model"], before["seed"]) == ("hbv", "attractor", 30)
     assert 0 < before["axes"] < 8
     assert "discretizer" not in before
     values = {n: rows.MORE[n](pd.read_csv(io.StringIO(text))) for n, text in TABLES.items()}
@@ -60,6 +77,10 @@ def test_a_row_is_what_the_tables_of_a_run_say(tmp_path: Path) -> None:
     expected = {"last_change": 4, "arrival": 9, "before_2": 1 / 3, "settling_entropy": 0.5}
     assert values["trajectories/settling"] == pytest.approx(expected)
     assert values["composition/summary"] == {"composed branch1": 0.75}
+    assert values["compare_language_of_thought/summary"] == {
+        "js paths": 0.25, "js node": 0.375, "js slots": 0.4, "energy": 0.6, "translation_tv": 0.1,
+        "residual": 0.2, "residual_scrambled": 0.3, "open_tv": 0.9,
+    }  # fmt: skip
     # without 5T or a policy there is nothing to tell
     few = pd.read_csv(io.StringIO("\n".join(CALIBRATION.splitlines()[:3])))
     assert math.isnan(rows.calibration(few)["slope_5T"])
