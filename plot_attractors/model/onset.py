@@ -55,14 +55,15 @@ class Onset(nn.Module):
 
     @torch.no_grad()
     def orient(self, z0: Tensor, z_hat: Tensor) -> None:
-        """Points v along the axis in which z0 (n, d) and embeddings (m, d) vary least; later calls
-        move c alone. Where embeddings vary by more than ε in it, there is no onset, with a warning:
-        states that have just begun would be where others have settled.
+        """Points v along the axis in which z0 (n, d) and embeddings (m, d) vary least. Later calls
+        move c alone, unless embeddings have come to vary by more than ε in it. Where they do in
+        all axes there is no onset, with a warning: states that have just begun would be where
+        others have settled.
         """
         if not self.norm:
             return
         spread = torch.maximum(z0.std(0) / (MOST_SPREAD * self.norm), z_hat.std(0) / self.epsilon)
-        axis = spread.masked_fill(self.axis, 0).argmin()
+        axis = spread.masked_fill(self.axis & (spread <= 1), 0).argmin()
         self.vector.zero_()
         self.center.zero_()
         if spread[axis] <= 1:

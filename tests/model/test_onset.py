@@ -100,13 +100,15 @@ def test_it_points_where_embeddings_do_not_vary(caplog: pytest.LogCaptureFixture
     of.orient(1e-3 * z0, z_hat)
     assert of.axis.tolist() == [False, True, False], "the axis stays"
     assert of.center.tolist() == pytest.approx([0, 0.5, 0], abs=0.01)
+    wide = z_hat + torch.tensor([0, 1.5 * EPSILON, 0]) * torch.randn(500, D)
+    of.orient(1e-3 * z0, wide)
+    assert of.axis.tolist() == [True, False, False], "embeddings vary in the old one"
     of.orient(z0, torch.randn(500, D))
     assert not of.axis.any()
 
     none = Onset(D, 0.0, EPSILON)
     none.orient(z0, z_hat)
     assert not none.axis.any()
-    wide = z_hat + torch.tensor([0, 1.5 * EPSILON, 0]) * torch.randn(500, D)
     for case in ((torch.randn(500, D), z_hat), (z0, wide)):
         full = Onset(D, 1.5, EPSILON)
         with caplog.at_level(logging.WARNING):
