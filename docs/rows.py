@@ -117,9 +117,9 @@ def row(path: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    table = pd.DataFrame([row(Path(path)) for path in sys.argv[1:]]).dropna(axis=1, how="all")
-    table["model"] = pd.Categorical(table["model"], ORDER)
-    table = table.sort_values(["data", "model", "seed"])
+    rows = [row(Path(path)) for path in sys.argv[1:]]
+    rows.sort(key=lambda cells: (cells["data"], ORDER.index(cells["model"]), cells["seed"]))
+    table = pd.DataFrame(rows).dropna(axis=1, how="all")
     table.columns = table.columns.str.replace(" ", "_")
     number = table.select_dtypes("number").columns
     table[number] = table[number].map(lambda value: f"{value:.4g}" if pd.notna(value) else "")
