@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from plot_attractors.gflownet.diagnostics import (
     ERROR,
     Replicate,
     calibration,
+    copied_store,
     psis,
     randomised_rank,
     replicates,
@@ -123,14 +125,13 @@ def diagnose(
 
     Raises ValueError: as `to_datatree`; of the simulated data the reason is a row of `checks`.
     """
-    if guide is None:
-        if fit is None:
-            raise ValueError(
-                "There is nothing to diagnose: give a guide, or fit=, which makes one."
-            )
-        guide = _fitted(model, fit, data, args, kwargs, seed)
-    tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
-    rows, bounds = _of_these_data(model, guide, tree, args, kwargs, draws, seed)
+    if guide is None and fit is None:
+        raise ValueError("There is nothing to diagnose: give a guide, or fit=, which makes one.")
+    with nullcontext() if guide is not None else copied_store():
+        if guide is None:
+            guide = _fitted(model, fit, data, args, kwargs, seed)
+        tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
+        rows, bounds = _of_these_data(model, guide, tree, args, kwargs, draws, seed)
     ranks = None
     try:
         if fit is None:

@@ -233,6 +233,13 @@ def uniform_p_value(rank: Tensor, draws: int) -> float:
     return float(_uniformity(rank.numpy()[:, None], draws)["p_value"][1][0])
 
 
+def copied_store() -> AbstractContextManager[Any]:
+    """A copy of Pyro's store, in which a fit leaves its parameters: the next begins as it did."""
+    store = pyro.get_param_store()
+    scope: AbstractContextManager[Any] = store.scope(copy.deepcopy(store.get_state()))
+    return scope
+
+
 class Replicate(NamedTuple):
     """A simulated truth with its data, by site, and draws of the guide given these data.
 
@@ -266,7 +273,7 @@ def replicates(
             f"data set: {'neither' if fit is None else 'both'} was given."
         )
     loss, unconditioned = LogRatioLoss(draws), poutine.uncondition(model)
-    store, labels = pyro.get_param_store(), None
+    labels = None
     observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
     require_draws_to_act(model, args, kwargs)
     for _ in range(simulations):
@@ -277,11 +284,8 @@ def replicates(
         guide_args = tuple(given.values()) if data is None else data(given)
         if guide is not None and labels is None:
             _require_arguments(guide, guide_args, kwargs)
-        scope: AbstractContextManager[Any] = nullcontext()
         fitted: Any = guide
-        if fit is not None:
-            scope = store.scope(copy.deepcopy(store.get_state()))
-        with scope:
+        with nullcontext() if fit is None else copied_store():
             if fit is not None:
                 with torch.enable_grad():
                     fitted = fit(*guide_args)

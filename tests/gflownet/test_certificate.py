@@ -218,8 +218,10 @@ def test_guides_of_one_data_set_need_a_fit() -> None:
 def test_a_fit_to_every_data_set() -> None:
     """Of independent factors to a posterior that is none, in an automatic guide."""
     pyro.clear_param_store()
+    store, before = pyro.get_param_store(), []
 
     def fit(y: Tensor, kind: Any = AutoNormal) -> Any:
+        before.append([*store])
         guide = kind(line)
         svi = SVI(line, guide, pyro.optim.Adam({"lr": 0.1}), Trace_ELBO(num_particles=4))
         for _ in range(60):
@@ -228,6 +230,7 @@ def test_a_fit_to_every_data_set() -> None:
 
     certificate = diagnose(line, None, Y, fit=fit, simulations=25)
     assert {"rank of log p", "moments of (z, x)"} & failing(certificate)
+    assert [*before, [*store]] == 27 * [[]], "no fit goes on from the one before"
     assert "their difference" not in certificate.bounds.index, "no density of the model's sites"
     assert certificate.calibration is not None
     plot_ranks(certificate.calibration)
