@@ -78,7 +78,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# What is there is left alone. One thread: sums of data differ in their last digits with more. The archive has no times or owners, so that it is the same for the same weights.
+# What is there is left alone. The same runs give the same archive: it has no times or owners, and
+# digests of data are sums, whose last digits differ by the number of threads.
 weights: $(STAMP)
 	@test -n "$(RUNS)" || { echo "make weights needs runs: make weights RUNS='paper/runs/*'"; exit 1; }
 	@mkdir -p weights
