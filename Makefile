@@ -78,12 +78,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# What is there is left alone. The same runs give the same archive: it has no times or owners, and
-# digests of data are sums, whose last digits differ by the number of threads.
+# What is there is left alone. The archive has no times or owners, so that it is the same for the same weights.
 weights: $(STAMP)
 	@test -n "$(RUNS)" || { echo "make weights needs runs: make weights RUNS='paper/runs/*'"; exit 1; }
 	@mkdir -p weights
-	set -e; for run in $(RUNS); do to=weights/$$(basename $$run); test -d $$to || OMP_NUM_THREADS=1 $(PROGRAM) export $$run $$to; done
+	set -e; for run in $(RUNS); do to=weights/$$(basename $$run); test -d $$to || $(PROGRAM) export $$run $$to; done
 	cd weights && sha256sum */weights.safetensors > SHA256SUMS
 	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c weights | gzip -n > weights.tar.gz
 	@sha256sum weights.tar.gz

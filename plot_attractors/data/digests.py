@@ -145,7 +145,8 @@ def _hash(sha: Any, array: np.ndarray[Any, Any]) -> None:
 
 def _sketch(x: Tensor) -> tuple[float, ...]:
     """Mean m, standard deviation sd, Σ ±(x − m) / (sd √n) with fixed signs, which any other order
-    changes, and the share of n numbers that are not finite.
+    changes, and the share of n numbers that are not finite; six digits, which do not depend on the
+    number of threads.
     """
     x = x.flatten().double()
     finite = x.isfinite()
@@ -154,4 +155,6 @@ def _sketch(x: Tensor) -> tuple[float, ...]:
     mean, sd = x[finite].mean(), x[finite].std(correction=0)
     sign = 2 * (torch.arange(len(x)) * 2_654_435_761 >> 31 & 1) - 1
     signed = ((x - mean) * sign)[finite].sum() / len(x) ** 0.5
-    return float(mean), float(sd), float(signed / sd.clamp(min=1e-300)), 1 - len(x[finite]) / len(x)
+    lost = 1 - len(x[finite]) / len(x)
+    sketch = float(mean), float(sd), float(signed / sd.clamp(min=1e-300)), lost
+    return tuple(float(f"{number:.6g}") for number in sketch)

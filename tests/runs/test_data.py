@@ -303,6 +303,17 @@ def test_a_users_own_data_are_told_by_their_tensors_and_arrays() -> None:
     assert digests(object()) == digests(iter(())) == {}
 
 
+def test_threads_change_no_digest() -> None:
+    x, threads, held = torch.randn(3_000_000), torch.get_num_threads(), set()
+    try:
+        for number in (1, 2, 3):
+            torch.set_num_threads(number)
+            held.add(tuple(digest(x).numbers))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(held) == 1
+
+
 def test_missing_numbers_have_digests(tmp_path: Path) -> None:
     frame = things()
     frame["a"] = frame["a"].astype(float).where(frame.index != 3)
