@@ -107,6 +107,7 @@ def test_ctrl_c_stops_runs_with_their_checkpoints_and_the_same_command_goes_on(
     )
     paths = [run.path for run in read_sweep(file).runs]
     wait_for(lambda: all(store.progress(path) for path in paths[:2]))
+    time.sleep(3)  # the first checkpoint is of no update, and an update takes two seconds
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all processes
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130
