@@ -32,6 +32,7 @@ from plot_attractors.runs import Run
 REFERENCE = 2000  # training inputs that tell what sentences mean
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
 LIKELY = 0.5  # of a label, given a sentence, that is told
+FEW = 5  # effective inputs below which their number is told beside labels
 FEATURE_TRIES = 5000  # inputs among which one with given features is looked for
 
 
@@ -50,7 +51,8 @@ def read_inputs(run: Run, what: Any) -> Inputs:
     """Inputs of a run's data set, by whatever stands for them:
 
     - a row's name, or its number, from 0; a class of the tree, as LRR, of which an exemplar is
-      drawn; features, as "colour=red shape=heart", of which a training input is drawn;
+      drawn; features, as "colour=red shape=heart", of which a training input is drawn, without
+      its noise where the data know it so;
     - a row of values, "0, 1, 1"; an array or a list, of one input or of several, as in a file;
     - a file of the same kind: a table (CSV, Parquet), an array (npy), an image, a folder of images;
     - a `Batch`, as of ``run.data.batch``.
@@ -184,10 +186,20 @@ def _read(run: Run, path: Path) -> Inputs:
 
 
 def _with_features(data: Any, text: str) -> Inputs:
-    """A training input with features such as "colour=red shape=heart"."""
+    """A training input with features such as "colour=red shape=heart", named with all its features;
+    without its noise, where the data know it so: noise may give a red sprite a look of yellow.
+    """
     batch = data.batch(FEATURE_TRIES)
     row = having(data, batch, text).nonzero()[0]
-    return Inputs(batch.x[row], [text], batch.y[row], _values_of(data, batch)[row])
+    x, y, values = batch.x[row], batch.y[row], _values_of(data, batch)[row]
+    if (pure := getattr(data, "prototypes", None)) is not None:
+        x = pure(y) if callable(pure) else pure[y]
+    parts = [
+        f"{f.name}={f.outcomes[int(v)] if f.categorical else f'{v:.2f}'}"
+        for f, v in zip(data.features, values[0].tolist(), strict=True)
+        if v == v
+    ]
+    return Inputs(x, [f"{_names(data, y)[0]}, {' '.join(parts)}"], y, values)
 
 
 def having(data: Any, batch: Batch, text: str) -> Tensor:
@@ -313,7 +325,8 @@ def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
       and 1, those decoded as likelier, or less likely, than among the inputs; of real-valued ones,
       those farthest from their mean, in standard deviations;
     - values of categorical features with P(value | s) ≥ ½, by Bayes' rule over reference inputs
-      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x);
+      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x); by how many inputs,
+      (Σ_x P(s | x))² / Σ_x P(s | x)², where these are fewer than 5;
     - rows with names of which it is likeliest.
     """
     model, data = require_attractors(run.model), run.data
@@ -336,6 +349,9 @@ def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
             share = weight @ (values[:, j] == v).float()
             for k in (share >= LIKELY).nonzero().flatten().tolist():
                 words[k].append(f"{feature.name} {outcome} ({float(share[k]):.2f})")
+    for k, inputs in enumerate((1 / weight.square().sum(-1)).tolist()):
+        if features and inputs < FEW:
+            words[k].append(f"by {inputs:.1f} inputs")
     if getattr(data, "row_names", ()):
         for k, row in enumerate(weight):
             best = reference.y[row.argsort(descending=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from plot_attractors.analysis.ask import (
 )
 from plot_attractors.analysis.responses import Choices
 from plot_attractors.data.table import SAMPLE
+from plot_attractors.runs import Run
 
 from ..small import Untrained, untrained
 
@@ -109,7 +111,17 @@ def test_images_are_brought_to_the_size_of_the_training(tmp_path: Path) -> None:
     Image.fromarray(pixels).resize((2 * side, 2 * side), 0).save(tmp_path / "one.png")
     for what in (tmp_path / "one.png", pixels, x):
         assert_close(read_inputs(run, what).x, x, rtol=0, atol=1 / 255)
-    assert read_inputs(run, "colour=red shape=heart").values[0, :2].tolist() == [3, 2]
+
+
+def test_an_input_with_features_has_them_to_be_seen() -> None:
+    """Its own noise gave the red heart of seed 0 the look of a yellow one, and its answer too."""
+    answer = Run("pretrained:dsprites").ask("colour=red shape=heart", draws=32, most=1)
+    assert re.fullmatch(
+        r"red heart row \d+, colour=red shape=heart( (size|x|y)=[01]\.\d\d){3}",
+        answer.inputs.input[0],
+    )
+    assert answer.inputs.near[0].startswith("red heart")
+    assert "colour red" in answer.sentences.meaning[0]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +214,11 @@ def test_what_a_sentence_means_is_bayes_rule(animals: Described) -> None:
         share = {name: part / sum(total.values()) for name, part in total.items()}
         told = {f"class {name} ({part:.2f})" for name, part in share.items() if part >= 0.5}
         assert {part for part in text.split("; ") if part.startswith("class ")} == told
+        assert " inputs" not in text
+    few = model.encode(reference.x[:4]).distribution
+    p = model.posterior.log_prob(few)[:, 9].exp()
+    (text,) = meanings(animals, s[1:2], animals.data.at(reference.y[:4]), few)
+    assert f"by {float(p.sum() ** 2 / (p**2).sum()):.1f} inputs" in text.split("; ")
 
 
 def test_every_draw(tree: Described) -> None:
