@@ -37,7 +37,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "notebook.md"]  # the notebook is for readers of the repository
 suppress_warnings = ["myst.header", "ref.python"]  # several chapters on a page; short names
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
@@ -112,11 +112,13 @@ def _by_last_name(
 
 # -- pages: links to files of the repository become links to the pages about them ------------------
 _PROGRAM = re.compile(r"\]\((?:\.\./)+(models|inference|analyses)/(\w+)\.py\)")
+_NOTEBOOK = re.compile(r"\[([^]]+)\]\((?:\.\./)*notebook\.md[^)]*\)")
 _MODULE = re.compile(r"\[`?([^]`]+)`?\]\((?:\.\./)+(plot_attractors/[\w/]+)\.py\)")
 
 
 def _links(app: Sphinx, page: str, source: list[str]) -> None:
     text = _PROGRAM.sub(r"](/reference/programs/\1/\2.md)", source[0])
+    text = _NOTEBOOK.sub(r"\1 (docs/notebook.md)", text)
     source[0] = _MODULE.sub(lambda m: f"{{py:mod}}`{m[1]} <{m[2].replace('/', '.')}>`", text)
 
 

@@ -23,8 +23,8 @@ class Onset(nn.Module):
 
     Dynamics of z alone tell states that have just begun from states that have settled by v, which
     lies along an axis j in which embeddings do not vary: c for all. So F(z) = Σ_s R N(z; ẑ_s, ε²)
-    is N(c, ε²) in it, whatever the sentence, and detailed balance has one solution for Gaussian
-    steps of one standard deviation, with a_t = z_{t,j} − c and v_t = ε²(1 − ρ^{2t})::
+    is N(c, ε²) in it, whatever the sentence, and detailed balance holds for the steps of an AR(1),
+    of any ρ, with a_t = z_{t,j} − c and v_t = ε²(1 − ρ^{2t})::
 
         a_{t+1} | a_t      ~ N(ρ a_t, (1 − ρ²) ε²)
         a_t | a_0          ~ N(ρ^t a_0, v_t)

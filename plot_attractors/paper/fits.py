@@ -36,7 +36,7 @@ MODELS: dict[str, Model] = {
     ATTRACTORS: Model(
         "attractor model",
         "ours, with the inference that is its default on these data, not the paper's detailed "
-        "balance, which is not reproduced here (settings not exhausted)",
+        "balance (docs/results/to-the-letter.md)",
         dict.fromkeys(DATA, "attractor"),
     ),
     VQVAE: Model(

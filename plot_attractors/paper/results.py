@@ -298,8 +298,8 @@ NOT_REPRODUCED: Mapping[str, str] = {
     "are equal points, for which the entropy is −∞; the paper does not say how it broke ties. So "
     "it stands here in three ways: as it is, with no distance below 2⁻²³, and of the different "
     "points of each input.",
-    "The paper's algorithm": "not reproduced here, settings not exhausted "
-    "(docs/results/to-the-letter.md); the attractor model is fitted by the defaults.",
+    "The paper's algorithm": "what it gives here is in docs/results/to-the-letter.md; the "
+    "attractor model is fitted by the defaults.",
     "The original dSprites file": "the sprites are drawn by a renderer of our own, which needs no "
     "download.",
 }

@@ -34,7 +34,7 @@ def balance_loss(
     With u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k): *detailed* balance has the residuals
     u_t − u_{t+1}, *sub_trajectory* all u_i − u_j with weights λ^{j−i}, *trajectory* balance
     log Z(x) − u_K, and *vargrad* u_K less its mean over the trajectories of the input. K is in the
-    place of T: F = R from then on.
+    place of T: F = R is assumed from then on.
     """
     z, e, flow = proposed_flow(model, e, pool, walk)
     trajectories = Trajectories(z, e.z0)

@@ -115,7 +115,7 @@ class EStep:
         return balance_loss(self.model, e, self.pool, kind, self.steps)
 
     def stay(self) -> Transitions:
-        """After the walk, F = R: states in the basins of sentences, and off them."""
+        """After the walk, F = R by assumption: states in the basins of sentences, and off them."""
         e, s = self.pool.pairs(STAY_STATES)
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)

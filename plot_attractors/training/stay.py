@@ -1,9 +1,10 @@
 """What dynamics do after the walk: they stay in the basin of a sentence.
 
-With F(z; x) = Σ_s R(s; x) N(z; ẑ_s, ε²) from then on, detailed balance says that steps are
-reversible: F(z) P(z′ | z) = F(z′) P(z | z′). For Gaussian steps of one standard deviation its only
-solution in a basin is the AR(1) N(ẑ_s + ρ(z − ẑ_s), (1 − ρ²)ε²), whatever x; likelihood of this
-step is detailed balance in closed form. Sampled, its residual is squared at a drawn next state.
+It is assumed that F(z; x) = Σ_s R(s; x) N(z; ẑ_s, ε²) from then on; the walk comes near it, no
+more. Balance then asks that steps leave F as it is. In a basin by itself the AR(1)
+N(ẑ_s + ρ(z − ẑ_s), (1 − ρ²)ε²) is a solution, whatever x, and a reversible one; −ρ, reflections and
+rotations have residual 0, too, and ρ is chosen. Likelihood of this step is in closed form what
+detailed balance has sampled, a squared residual at a drawn next state.
 """
 
 from __future__ import annotations

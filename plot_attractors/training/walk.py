@@ -4,7 +4,7 @@ For t = 0 … K the dynamics carry inputs to sentences, after that they stay (`t
 the forward dynamics are fit to backward trajectories, z_K ~ N(ẑ_s, ε²) of sentences s ~ P(s | x),
 then z_t ~ P←(z_t | z_{t+1}, t+1, z0). Wake: the backward dynamics are fit to forward trajectories.
 Both likelihoods meet where P_θ and P← R agree (*Wake-sleep*): each half-step is that of iterative
-proportional fitting, whose solution is a Schrödinger bridge. No path is made by hand.
+proportional fitting, whose solution is a Schrödinger bridge.
 Source: De Bortoli et al. (2021), "Diffusion Schrödinger bridge".
 """
 

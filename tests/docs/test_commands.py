@@ -1,0 +1,156 @@
+"""Commands and paths in README.md, CONTRIBUTING.md and the pages under docs/ are there today."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+
+from plot_attractors.analysis.ask import read_inputs
+from plot_attractors.cli import app
+from plot_attractors.cli.runs import _by_analysis
+from plot_attractors.data.table import SAMPLE
+from plot_attractors.paper.plan import choose
+from plot_attractors.runs import Run, pretrained, registry, run, settings
+from plot_attractors.runs.compare import TOPICS
+from plot_attractors.runs.effects import refuse_ignored
+
+from .test_links import GENERATED, PAGES, ROOT
+
+FENCED = re.compile(r"^ *(```|~~~)(.*?)\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+COMMANDS: Any = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+USAGE: Any = typer.BadParameter.__base__  # what a command line is refused with
+FOLDERS = ".ci analyses benchmarks datasets docs examples inference models plot_attractors tests"
+# What is no file of the repository: a reader's own, words that stand for one, what programs write.
+OWN = re.compile(
+    r"\b(test_)?mine\b|^[\w-]+\.py$|\b(NAME|FILE)\b|^analyses/\w+(/\w+\.csv)?$|^docs/_build"
+)
+
+
+def written(page: Path, folder: Path) -> list[list[str]]:
+    """The commands of a page: in blocks as bash reads them, and inline."""
+    text, asked, found = page.read_text(), folder / "asked", list[list[str]]()
+    record = "{0}() {{ printf '%s\\0' {0} \"$@\" $'\\n' >> \"$ASKED\"; }}\n"
+    for _, kind, block in FENCED.findall(text):
+        if kind == "sh":
+            script = "".join(map(record.format, ("plot-attractors", "make", "python"))) + block
+            asked.write_bytes(b"")
+            nothing_else = {"PATH": str(folder / "nothing"), "ASKED": str(asked)}
+            bash = str(shutil.which("bash"))
+            subprocess.run([bash, "-c", script], cwd=folder, capture_output=True, env=nothing_else)
+            found += [row.split("\0") for row in asked.read_text().split("\0\n\0")[:-1]]
+    for code in CODE.findall(FENCED.sub("", text)):
+        words = shlex.split(code) if code.count('"') % 2 == 0 == code.count("'") % 2 else []
+        if len(words) > 1 and not {"…", "..."} & {*words}:
+            if words[0] in COMMANDS:
+                words = ["plot-attractors", *words]
+            found += [words] if words[0] in ("plot-attractors", "make", "python") else []
+    return found
+
+
+def attempt(words: list[str]) -> None:
+    """Everything of a command but its work: raises what refuses it."""
+    program, name, *arguments = words
+    if program == "python":
+        assert name.startswith("-") or (ROOT / name).exists(), f"there is no {name}"
+    elif program == "make":
+        goals = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        goals += [f"bench-{path.stem}" for path in (ROOT / "benchmarks").glob("*.py")]
+        assert name in goals, f"there is no target {name}"
+    elif name != "--help" and arguments:
+        assert name in COMMANDS, f"there is no command {name}"
+        given = COMMANDS[name].make_context(name, [*arguments]).params
+        changed = settings.parse(given.get("set_") or [])
+        if any(map(OWN.search, arguments)):
+            return
+        if name == "fit":
+            kept = "program", "inference", "preset", "seed", "data"
+            run.fit(**{key: given[key] for key in kept}, out=f"{len(words)}", settings=changed)
+        elif name == "analyze":
+            names = given["names"] or list(registry.names("analyses"))
+            of = _by_analysis(changed, names)
+            for one in names:
+                settings.from_table(registry.load("analyses", one).Config, of.get(one, {}))
+        elif name == "settings":
+            registry.kinds_of(given["program"])
+        elif name == "paper":
+            choose(given["only"] or ())
+        elif name == "compare":
+            assert given["topic"] in TOPICS, given["topic"]
+        elif name == "ask" and str(given["run"]).startswith(pretrained.PREFIX):
+            for text in given["inputs"]:
+                read_inputs(Run(given["run"]), text)
+
+
+def provide(folder: Path) -> None:
+    """The data that pages name, in small."""
+    make = np.random.default_rng(0)
+    shutil.copy(SAMPLE, folder / "animals.csv")
+    np.save(folder / "digits.npy", make.random((40, 8, 8), dtype="float32"))
+    for name in ("digits-rows", "embeddings"):
+        np.save(folder / f"{name}.npy", make.normal(size=(40, 6)))
+    bits = (make.random((40, 6)) < 0.5).astype("uint8")
+    np.savez(folder / "bits.npz", x=bits)
+    rows, label = [",".join(map(str, row)) for row in bits.tolist()], [k % 2 for k in range(40)]
+    for name, column in (("digits", "digit"), ("words", "word")):
+        values = [f"{column}{k}" if column == "word" else str(label[k]) for k in range(40)]
+        (folder / f"{name}.csv").write_text("\n".join([column, *values]))
+    header = f"digit,{','.join('abcdef')}\n"
+    lines = [f"{k},{row}" for k, row in zip(label, rows, strict=True)]
+    (folder / "digits-bits.csv").write_text(header + "\n".join(lines))
+    (folder / "photos").mkdir()
+    for k in range(8):
+        pixels = (255 * make.random((40, 40, 3))).astype("uint8")
+        Image.fromarray(pixels).save(folder / "photos" / f"{k}.png")
+    folds = [f"{k}.png,{'held_out' if k == 7 else 'train'}" for k in range(8)]
+    (folder / "photos.csv").write_text("file,fold\n" + "\n".join(folds))
+
+
+def build(planned: run.Plan, *_: Any) -> None:
+    """What a training does before its first update; nothing where a page does not say of what."""
+    of, configs = planned.programs, planned.configs
+    if getattr(configs["data"], "path", Path()) is not None:
+        data = of.data.load(configs["data"])
+        refuse_ignored(of.model, configs["model"], data, planned.without)
+        of.inference.build(of.model.build(configs["model"], data), data, configs["inference"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_are_taken(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_train", build)
+    provide(tmp_path)
+    wrong = []
+    for words in written(page, tmp_path):
+        try:
+            attempt(words)
+        except (AssertionError, ValueError, USAGE) as error:
+            wrong.append(f"{shlex.join(words)}: {error}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_and_names_are_there(page: Path) -> None:
+    text, wrong = page.read_text(), []
+    said = [*CODE.findall(FENCED.sub("", text))]
+    said += [block for _, kind, block in FENCED.findall(text) if kind == "sh"]
+    for word in " ".join(said).split():
+        if "/" in word and word.partition("/")[0] in FOLDERS.split() and not OWN.search(word):
+            built = any((ROOT / word).is_relative_to(place) for place in GENERATED)
+            wrong += [word] if not built and not list(ROOT.glob(word)) else []
+        if re.fullmatch(r"plot_attractors(\.\w+)+", word):
+            try:
+                pkgutil.resolve_name(word)
+            except (ImportError, AttributeError):
+                wrong.append(word)
+    assert not wrong
