@@ -62,9 +62,9 @@ docs: $(SITE)
 	@echo "Done. Open docs/_build/html/index.html."
 
 # Benchmarks of time, one after the other; the others, which need runs or folders, are run only small.
-TIMED    := where_time_goes samplers thought
-OTHERS   := e_step people unchanged
-BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15)$(if $(filter thought,$*),runs/thought.csv))
+TIMED    := samplers
+OTHERS   := e_step unchanged
+BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15))
 
 bench: $(addprefix bench-,$(TIMED) $(if $(SMALL),$(OTHERS)))
 

@@ -1,4 +1,4 @@
-"""What several benchmarks do: command lines, Markdown tables, trainings."""
+"""What several benchmarks do: command lines and Markdown tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import atexit
 import platform
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -16,7 +15,6 @@ import pyro
 import torch
 
 from plot_attractors.runs import environment as environment_
-from plot_attractors.runs.run import plan
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -77,14 +75,3 @@ def header(*names: str) -> None:
 
 def row(*cells: object) -> None:
     print("|", " | ".join(map(str, cells)), "|", flush=True)
-
-
-def schedule(model: str, inference: str, changed: Mapping[str, Any] | None = None) -> Any:
-    """A training that is about to begin: the default one, but for some settings."""
-    planned = plan(model, inference, "full", 0, None, changed or {})
-    torch.manual_seed(0)
-    loaded, configs = planned.programs, planned.configs
-    data = loaded.data.load(configs["data"])
-    return loaded.inference.build(
-        loaded.model.build(configs["model"], data), data, configs["inference"]
-    )

@@ -29,9 +29,7 @@ from ..small import module_at
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-numbers, concepts, kinship = (
-    module_at(EXAMPLES / f"{name}.py") for name in ("number_game", "boolean_concepts", "kinship")
-)
+numbers = module_at(EXAMPLES / "number_game.py")
 tree_rules = registry.load("models", EXAMPLES / "tree_rules.py")
 
 
@@ -97,95 +95,6 @@ def test_the_number_game(shown: list[int]) -> None:
         assert numbers.GRAMMAR.text(numbers.GRAMMAR.derivations[result.argmax()]) == "power of 2"
 
 
-# -- Boolean concepts
-
-
-def mean_of_concepts(text: str, inside: list[Any]) -> Any:
-    things = range(len(concepts.THINGS))
-    kinds = list(concepts.VALUES)
-    side = text.partition(": ")[2]
-
-    def others(x: int) -> list[int]:
-        return [y for y in things if y != x and concepts.THINGS[y][0] == concepts.THINGS[x][0]]
-
-    def alike(x: int, y: int, kind: int) -> bool:
-        return bool(concepts.THINGS[x][1][kind] == concepts.THINGS[y][1][kind])
-
-    if side in kinds:
-        return kinds.index(side)
-    if side.startswith("some"):
-        return [any(alike(x, y, inside[0]) for y in others(x)) for x in things]
-    if side.startswith("all"):
-        those, kind = inside
-        return [all(alike(x, y, kind) for y in others(x) if those[y]) for x in things]
-    if side.startswith("not"):
-        return [not v for v in inside[0]]
-    if side.startswith("("):
-        either = any if " or " in side else all
-        return [either(pair) for pair in zip(*inside, strict=True)]
-    return [side in thing for _, thing in concepts.THINGS]
-
-
-def test_boolean_concepts() -> None:
-    told = [1, 0, 0, 0, 1, 0, 0, 0]
-
-    def likelihood(value: list[bool]) -> float:
-        return math.prod(0.95 if v == bool(y) else 0.05 for v, y in zip(value, told, strict=True))
-
-    expected = brute_force(concepts.GRAMMAR, mean_of_concepts, likelihood)
-    given = torch.arange(8), torch.tensor(told).float()
-    result = exact_posterior(concepts.program, *given).log_p.exp()
-    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-9)
-    best = concepts.GRAMMAR.text(concepts.GRAMMAR.derivations[result.argmax()])
-    assert best == "not some other is of the same colour"
-
-
-# -- kinship
-
-
-def mean_of_kinship(text: str, inside: list[Any]) -> set[tuple[str, str]]:
-    people, side = kinship.PEOPLE, text.partition(": ")[2]
-    women = {"Ada", "Cleo", "Eve", "Gia", "Ivy"}
-    if side == "parent":
-        by_letter = {name[0]: name for name in people}
-        return {(p, by_letter[c]) for p, cs in kinship.CHILDREN.items() for c in cs}
-    first = inside[0]
-    if side.startswith("inverse"):
-        return {(y, x) for x, y in first}
-    if side.startswith("female"):
-        return {(x, y) for x, y in first if x in women}
-    if side.startswith("other"):
-        return {(x, y) for x, y in first if x != y}
-    if side.startswith("closure"):
-        reached = set(first)
-        while more := {(x, z) for x, y in reached for w, z in first if w == y} - reached:
-            reached |= more
-        return reached
-    if " or " in side:
-        return set(first | inside[1])
-    return {(x, z) for x, y in first for w, z in inside[1] if w == y}
-
-
-def test_kinship() -> None:
-    people = kinship.PEOPLE
-    pairs = torch.cartesian_prod(torch.arange(10), torch.arange(10))
-    shown = [(people[x], people[y]) for x, y in pairs.tolist()]
-    grandmothers = {("Ada", "Eve"), ("Ada", "Finn"), ("Ada", "Gia"), ("Cleo", "Hal"),
-                    ("Cleo", "Ivy")}  # fmt: skip
-
-    def likelihood(value: set[tuple[str, str]]) -> float:
-        return math.prod(
-            0.975 if (pair in value) == (pair in grandmothers) else 0.025 for pair in shown
-        )
-
-    expected = brute_force(kinship.GRAMMAR, mean_of_kinship, likelihood)
-    told = torch.tensor([pair in grandmothers for pair in shown]).float()
-    result = exact_posterior(kinship.program, pairs, told).log_p.exp()
-    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-9)
-    best = kinship.GRAMMAR.text(kinship.GRAMMAR.derivations[result.argmax()])
-    assert best in ("female ( parent of parent )", "( female parent of parent )")
-
-
 # -- trial by trial
 
 
@@ -211,11 +120,13 @@ def test_learning_trial_by_trial_agrees_with_enumeration_after_each() -> None:
 
 
 def test_learning_refuses_what_no_particle_explains() -> None:
+    grammar = Grammar({"S": [("it is", [True]), ("it is not", [False])]})
+
     def program(told: Tensor) -> None:
         """Both labels of one thing, without noise."""
-        rules = pyro.sample("expression", ProbabilisticGrammar(concepts.GRAMMAR))
+        rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
         told_of = torch.zeros(len(told)).long()
-        pyro.sample("y", labels(concepts.GRAMMAR.value(rules)[..., told_of]), obs=told)
+        pyro.sample("y", labels(grammar.value(rules)[..., told_of]), obs=told)
 
     both = torch.tensor([1.0, 0.0])
     with pytest.raises(ValueError, match="No particle can explain trial 2"):
