@@ -19,7 +19,7 @@ MOST_SPREAD = 0.15  # of z0 along the onset, in units of it
 
 
 class Onset(nn.Module):
-    """z_0 = z0 + v, and in the latent axis of v the steps that detailed balance has in closed form.
+    """z_0 = z0 + v, and in the latent axis of v steps of an AR(1), which are in balance.
 
     Dynamics of z alone tell states that have just begun from states that have settled by v, which
     lies along an axis j in which embeddings do not vary: c for all. So F(z) = Σ_s R N(z; ẑ_s, ε²)
