@@ -29,7 +29,7 @@ from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
 
-REFERENCE = 2000  # training inputs that tell what sentences mean
+REFERENCE = 2000, 8000  # training inputs that tell what sentences mean, at least and at most
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
 LIKELY = 0.5  # of a label, given a sentence, that is told
 FEW = 5  # effective inputs below which their number is told beside labels
@@ -252,7 +252,8 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
     model = require_attractors(run.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        inputs, reference = read_inputs(run, what), run.data.batch(REFERENCE)
+        inputs, train = read_inputs(run, what), getattr(run.data, "members", {}).get("train", ())
+        reference = run.data.batch(sorted((*REFERENCE, len(train)))[1])
         e, known = model.encode(inputs.x), model.encode(reference.x)
         entropy = exact_entropy(model, e.distribution)
         tables, rows = [], []

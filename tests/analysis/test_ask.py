@@ -121,7 +121,7 @@ def test_an_input_with_features_has_them_to_be_seen() -> None:
         answer.inputs.input[0],
     )
     assert answer.inputs.near[0].startswith("red heart")
-    assert "colour red" in answer.sentences.meaning[0]
+    assert answer.sentences.meaning[0].startswith("colour red (1.00); shape heart")
 
 
 @pytest.mark.parametrize(
