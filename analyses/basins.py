@@ -21,8 +21,10 @@ from torch import Tensor
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.sampling import (
     is_listed,
+    noise_radius,
     require_listed,
     sentences_in_use,
+    used_axes,
 )
 from plot_attractors.analysis.style import (
     BLUE,
@@ -35,6 +37,7 @@ from plot_attractors.analysis.style import (
 )
 from plot_attractors.measures.attractors import (
     Converged,
+    Near,
     SmoothedMap,
     antithetic_draws,
     find_fixed_points,
@@ -152,7 +155,8 @@ class Basins:
     States that start at `starts` follow F until they converge; where they end is merged, refined by
     Newton's method and merged again by single linkage. Newton's method from half way between
     neighbouring stable points finds unstable ones, not all of them. A state is in the basin of the
-    stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
+    stable fixed point that F takes it to. Distances to embeddings are in the d axes that embeddings
+    use, in units of ε√d, `unit`.
 
     `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
     T, and "random".
@@ -162,7 +166,7 @@ class Basins:
         self, model: AttractorModel, sentences: SentencesInUse, starts: Mapping[str, Tensor]
     ) -> None:
         self.model, self.sentences = model, sentences
-        self.unit = model.epsilon * math.sqrt(model.latent)
+        self.unit, self.axes = noise_radius(model), used_axes(model)
         self.f = self._smoothed(DRAWS)
         starts = {"sentences": sentences.embedding, **starts}
         ends = {name: self.iterate(z) for name, z in starts.items()}
@@ -200,9 +204,10 @@ class Basins:
         """(n,) the stable fixed point that each end (n, d) is at, −1 for none."""
         return self.points.basin(z, INSIDE * self.unit)
 
-    def distance(self, z: Tensor) -> Tensor:
-        """(n,) of points (n, d) to the nearest embedding in use."""
-        return nearest(z, self.sentences.embedding).distance / self.unit
+    def nearest(self, z: Tensor, to: Tensor) -> Near:
+        """The nearest of points (m, d) to each of z (n, d), in the axes that embeddings use."""
+        near = nearest(z[:, self.axes], to[:, self.axes])
+        return near._replace(distance=near.distance / self.unit)
 
     def fixed_points(self) -> pd.DataFrame:
         """A row for each fixed point, stable ones first, by ``data``.
@@ -223,10 +228,10 @@ class Basins:
         kinds = [KINDS[0 if k == 0 else 2 if k == d else 1] for k in points.unstable.tolist()]
         columns: dict[str, Any] = {"kind": kinds}
         columns |= {f"modulus{k + 1}": points.moduli[:, k].numpy() for k in range(d)}
-        near = nearest(points.z, sentences.embedding)
+        near = self.nearest(points.z, sentences.embedding)
         rows = sentences.rows[near.row].tolist()
         columns["sentence"] = [model.language.name(model.sentences[k]) for k in rows]
-        columns["distance"] = (near.distance / self.unit).numpy()
+        columns["distance"] = near.distance.numpy()
         basin = self.basins["sentences"]
         columns["sentences"] = of_stable(self._counts(basin, stable))
         mass = torch.zeros(stable, dtype=torch.float64)
@@ -238,36 +243,40 @@ class Basins:
         columns |= {f"z{k + 1}": points.z[:, k].numpy() for k in range(d)}
         return pd.DataFrame(columns)
 
-    def summary(self, table: pd.DataFrame, control: Tensor) -> dict[str, float]:
-        """Numbers of all fixed points; NaN: there is nothing to count.
+    def summary(self, table: pd.DataFrame, control: Tensor, z0: Tensor) -> dict[str, float]:
+        """Numbers of all fixed points; NaN: there is nothing to count. Controls are of points (n,
+        d) that know nothing of sentences, and of the states z0 (n, d) of inputs.
 
         - ``fixed_points``, ``stable``, ``unstable``: how many were found;
-        - ``near``: share of stable ones within 1.5 of an embedding in use;
+        - ``near``: share of stable ones within 1.5 of an embedding in use; ``near_control``: of
+          points that know nothing of sentences;
         - ``sentences``: in use; ``attracting``: share of them with a stable fixed point within 1.5;
-          ``attracting_control``: of points `control` (n, d) that know nothing of sentences;
+          ``attracting_control``: of points that know nothing of sentences;
         - ``spectral_radius``: median of the largest eigenvalue modulus of stable fixed points;
         - ``sentences_per_basin``: mean over basins that hold a sentence in use;
         - ``data_at_embeddings``: share of data trajectories in basins whose fixed point is within
-          1.5 of an embedding in use.
+          1.5 of an embedding in use; ``data_control``: share of z0 that are that near to one.
         """
         stable = table[table["kind"] == "stable"]
         near = torch.from_numpy((stable["distance"] < NEAR).to_numpy(copy=True))
-        data = self.basins["data"]
+        data, embedding = self.basins["data"], self.sentences.embedding
 
-        def attracted(z: Tensor) -> float:
-            return share(nearest(z, self.points.stable).distance < NEAR * self.unit)
+        def reached(z: Tensor, to: Tensor) -> float:
+            return share(self.nearest(z, to).distance < NEAR)
 
         return {
             "fixed_points": len(table),
             "stable": len(stable),
             "unstable": len(table) - len(stable),
             "near": share(near),
+            "near_control": reached(control, embedding),
             "sentences": len(self.sentences.rows),
-            "attracting": attracted(self.sentences.embedding),
-            "attracting_control": attracted(control),
+            "attracting": reached(embedding, self.points.stable),
+            "attracting_control": reached(control, self.points.stable),
             "spectral_radius": float(stable["modulus1"].median()),
             "sentences_per_basin": float(stable.loc[stable["sentences"] > 0, "sentences"].mean()),
             "data_at_embeddings": share(torch.isin(data, near.nonzero().flatten())),
+            "data_control": reached(z0, embedding),
         }
 
 
@@ -410,14 +419,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     basins = Basins(model, sentences, starts)
     table = basins.fixed_points()
     control = gaussian_like(sentences.embedding, config.controls)
-    summary = pd.DataFrame([basins.summary(table, control)])
+    summary = pd.DataFrame([basins.summary(table, control, encoding.z0)])
     paths = z, model.trajectories(random)
     visited = torch.cat([path[1 : model.steps].flatten(0, 1) for path in paths])
     return {
         "summary.csv": summary,
         "fixed_points.csv": table,
         "landscape.npz": landscape(basins, visited, config.pixels),
-        "controls.npz": {"distance": basins.distance(control).numpy()},
+        "controls.npz": {"distance": basins.nearest(control, sentences.embedding).distance.numpy()},
     }
 
 

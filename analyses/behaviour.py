@@ -31,6 +31,7 @@ from plot_attractors.analysis.responses import (
 from plot_attractors.analysis.sampling import (
     has_attractors,
     nearest_sentence,
+    noise_radius,
     random_directions,
     require_attractors,
 )
@@ -370,7 +371,7 @@ def by_push(model: AttractorModel, e: Encoding, chosen: Choices, draws: int) -> 
         state = z[t]
         twin = _later(model, state, z0, t, chosen)
         for size in PUSHES:
-            pushed = state + size * unit * random_directions(state)
+            pushed = state + size * unit * random_directions(model, state)
             changed = int((_later(model, pushed, z0, t, chosen) != twin).sum())
             low, high = binomial_interval(torch.tensor(changed), len(twin))
             rows.append({
@@ -396,7 +397,7 @@ def choice_distance(model: AttractorModel, e: Encoding, chosen: Choices) -> floa
     distance = torch.cdist(embedding, embedding).masked_fill(choice[:, None] == choice, math.inf)
     nearest = distance.amin(-1)
     nearest = nearest[nearest.isfinite()]
-    return float(nearest.median()) / 2 if len(nearest) else model.epsilon * model.latent**0.5
+    return float(nearest.median()) / 2 if len(nearest) else noise_radius(model)
 
 
 def summarise(

@@ -4,8 +4,12 @@ q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T
 and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
 through the same readout; nats. docs/explanation/judging.md says what each statistic is.
 
-Of path weights and of the sentence policy statistics are NaN at 2T and 5T, as the backward dynamics
-are those of T steps; the floor of ``elbo``, ``log_z`` and ``eubo`` is log Z.
+Statistics of path weights, of the sentence policy and of the controls are NaN at 2T and 5T; the
+floor of ``elbo``, ``log_z`` and ``eubo`` is log Z. Controls are what a sampler without learned
+dynamics reaches: ``tv_brownian``, of Brownian motion from z0 with the variance σ², conditioned to
+end at an embedding, P(s) N(ẑ_s; z0, σ²), σ the median σ_s of P(z0 | ẑ_s) over sentences and the
+axes that embeddings use; ``tv_encoder``, of P(s | z) at z ~ P(z0 | x), the encoder's own noise.
+Effective share and k̂ depend on the number of paths, which their names tell.
 
 Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
 populations take the place of exact draws, and their estimate that of log Z.
@@ -43,10 +47,12 @@ from plot_attractors.analysis.sampling import (
     has_attractors,
     is_listed,
     nearest_sentence,
+    noise_radius,
     path_log_weight,
     require_attractors,
     sentence_distribution,
     states_at,
+    used_axes,
 )
 from plot_attractors.analysis.style import BLUE, GREEN, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
@@ -66,6 +72,7 @@ from plot_attractors.measures.calibration import (
     reverse_kl_divergence,
 )
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.readout import Readout
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
@@ -98,6 +105,7 @@ applies = has_attractors
 NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
 READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
+WEIGHT_DRAWS = 512  # paths of each input that are weighted
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
@@ -110,7 +118,6 @@ class Config:
     draws: Size = 512  # trajectories of each input
     wide_inputs: Size = 512  # for distributions averaged over inputs
     wide_draws: Size = 16  # trajectories of each of the wide inputs
-    weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
 
 
 class Estimate(NamedTuple):
@@ -159,7 +166,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
         steps: with_marginal(estimate(z, learned=True), z_wide)
         for steps, z, z_wide in zip(times, states, wide_states, strict=True)
     }
-    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, sizes.weight_draws))
+    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, WEIGHT_DRAWS))
     n = len(model.sentences)
 
     def distance(s: Tensor) -> Distances:
@@ -167,7 +174,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
         return distances(_counts(model.language.row(s), n), log_p.exp())
 
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
-    paths |= _policy_statistics(model, encoding, exact.transpose(0, 1), distance)
+    paths |= _sentence_statistics(model, encoding, exact.transpose(0, 1), distance)
     return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
 
 
@@ -175,9 +182,11 @@ def _calibrate_by_draws(
     model: AttractorModel, encoding: Encoding, times: list[int], sizes: Config
 ) -> Calibration:
     """Calibration from one sentence drawn at every end state."""
-    exact = exact_draws(model, encoding.distribution, sizes.draws)
-    z0 = encoding.z0[:, None]
+    exact = exact_draws(model, encoding.distribution, max(sizes.draws, WEIGHT_DRAWS))
     end = model.terminal_kernel(exact.s).sample()
+    paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
+    exact, end = exact._replace(s=exact.s[:, : sizes.draws]), end[:, : sizes.draws]
+    z0 = encoding.z0[:, None]
 
     def read(z: Tensor) -> Tensor:
         return model.readout(z, z0).sample()
@@ -190,15 +199,13 @@ def _calibrate_by_draws(
         s = read(z)
         learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
         estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z)
-    n = sizes.weight_draws
-    paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
     normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
     def distance(s: Tensor) -> Distances:
         log_p = model.reward(normal, None, s) - exact.log_z[:, None]
         return distances_of_draws(model.language.key(s), log_p)
 
-    paths |= _policy_statistics(model, encoding, exact.s, distance)
+    paths |= _sentence_statistics(model, encoding, exact.s, distance)
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
 
 
@@ -283,7 +290,7 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     return {name: float(value) for name, value in marginal.items()} | {
         "sentences_in_use": float(used.sum()),
         "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
-        "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),
+        "distance": float(nearest_sentence(model, z).distance.median()) / noise_radius(model),
     }
 
 
@@ -334,37 +341,45 @@ def _estimate_by_draws(
         **_statistics("tv_nearest", distance(near.s)),
         "sentences_in_use": len(sampled),
         "tokens_in_use": (model.language.bag(sampled).sum(0) > 0).sum(),
-        "distance_to_embedding": near.distance.median(),
+        "distance": near.distance.median() / noise_radius(model),
     }
     numbers = {name: float(value) for name, value in statistics.items()}
     p = log_p(s)[row, first].exp().float()
     return Estimate(share.float(), p, tv.whole.sum(-1), numbers)
 
 
-def _policy_statistics(
+def _sentence_statistics(
     model: AttractorModel,
     encoding: Encoding,
     exact: Tensor,
     distance: Callable[[Tensor], Distances],
 ) -> dict[str, tuple[float, float]]:
-    """tv_policy and tv_policy_resampled, with floors, of as many draws as `exact` (B, draws,
-    width), of which `distance` gives the total variation from the exact posterior.
+    """tv_brownian, tv_encoder, tv_policy and tv_policy_resampled, with floors, of as many draws as
+    `exact` (B, draws, width), of which `distance` gives the total variation from the exact
+    posterior.
 
-    Every set of 64 candidates gives 8 draws.
+    Every set of 64 candidates of a policy gives 8 draws.
     """
-    if model.sentence_policy is None:
-        return {}
-    mean, draws = encoding.distribution.loc, exact.shape[1]
-    policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
-    own, resampled = policy.sample(torch.Size([draws])), []
-    for _ in range(-(-draws // OF_A_SET)):
-        s, log_q = policy.draw(torch.Size([CANDIDATES]))
-        log_w = model.reward(encoding.distribution, None, s) - log_q
-        index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
-        resampled.append(s[index, torch.arange(s.shape[1])])
+    mean, shape = encoding.distribution.loc, torch.Size([exact.shape[1]])
+    z = encoding.distribution.sample(shape)
+    drawn = {"tv_encoder": model.readout(z, encoding.z0).sample()}
+    if model.posterior.listed or model.posterior.factors() is not None:
+        scale = model.sentence_encoder(exact.flatten(0, 1)).scale[:, used_axes(model)]
+        brownian = Readout(model.posterior, model.discretizer, float(scale.median()))
+        drawn["tv_brownian"] = brownian(mean).sample(shape)
+    if model.sentence_policy is not None:
+        policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
+        resampled = []
+        for _ in range(-(-shape.numel() // OF_A_SET)):
+            s, log_q = policy.draw(torch.Size([CANDIDATES]))
+            log_w = model.reward(encoding.distribution, None, s) - log_q
+            index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
+            resampled.append(s[index, torch.arange(s.shape[1])])
+        drawn["tv_policy"] = policy.sample(shape)
+        drawn["tv_policy_resampled"] = torch.cat(resampled)[: shape.numel()]
     floor = distance(exact)
     statistics: dict[str, tuple[float, float]] = {}
-    for name, s in (("tv_policy", own), ("tv_policy_resampled", torch.cat(resampled)[:draws])):
+    for name, s in drawn.items():
         values = _statistics(name, distance(s.transpose(0, 1)))
         statistics |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in values.items()}
     return statistics
@@ -373,27 +388,26 @@ def _policy_statistics(
 def _weigh_paths(
     model: AttractorModel, encoding: Encoding, end: Tensor, sentences: Tensor
 ) -> dict[str, tuple[float, float]]:
-    """elbo, eubo, ess and k_hat of paths of T steps, each with its floor where that is not log Z.
+    """elbo, eubo, ess_n and k_hat_n of n paths of T steps an input, each with its floor where that
+    is not log Z.
 
     `end` (B, n, d) and `sentences` (B, n, width) are exact draws of z_T and s.
     """
     guide, target, n = [], [], end.shape[1]
-    for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // n)):
-        e = encoding[rows.repeat_interleave(n)]
+    for rows in torch.arange(end.shape[:2].numel()).split(WEIGHT_ROWS):
+        e = encoding[rows // n]
         z = model.trajectories(e.z0, model.steps)
         s = model.readout(z[-1], e.z0).sample()
-        guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
-        back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.z0
-        z = simulate_backward(*back).z
+        guide.append(path_log_weight(model, e, z, s))
+        z = simulate_backward(model.backward_step, end.flatten(0, 1)[rows], model.steps, e.z0).z
         z[0] = model.initial(e.z0)  # which is given
-        s = sentences[rows].flatten(0, 1)
-        target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
-    log_w = torch.cat(guide)
+        target.append(path_log_weight(model, e, z, sentences.flatten(0, 1)[rows]))
+    log_w = torch.cat(guide).unflatten(0, (-1, n))
     return {
         "elbo": (float(log_w.mean()), np.nan),
         "eubo": (float(torch.cat(target).mean()), np.nan),
-        "ess": (float(effective_sample_share(log_w).mean()), 1.0),
-        "k_hat": (float(pareto_k(log_w).median()), np.nan),
+        f"ess_{n}": (float(effective_sample_share(log_w).mean()), 1.0),
+        f"k_hat_{n}": (float(pareto_k(log_w).median()), np.nan),
     }
 
 

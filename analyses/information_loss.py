@@ -20,6 +20,7 @@ from plot_attractors.analysis.sampling import (
     LENGTHS,
     exact_states,
     is_listed,
+    nearest_sentence,
     refuse_inputs,
     shows_bits,
     states_at,
@@ -51,8 +52,9 @@ CAPTIONS = {
         "the dotted one the sampler is wrong, where the dotted one leaves the dashed one the "
         "target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is "
         "a line of slope −1. All is conditioned on d ≥ 0; the share of d < 0 is given in each "
-        "panel. A model without dynamics discretises at once, and has no exact samples to compare "
-        "with."
+        "panel, and the KL of a control without dynamics, the embedding nearest to z0 and the "
+        "encoder's noise. A model without dynamics discretises at once, and has no exact samples "
+        "to compare with."
     )
 }
 STATISTICS = (
@@ -83,12 +85,13 @@ CELLS = 500_000  # bits that the decoder predicts at once
 
 
 class Losses(NamedTuple):
-    """Losses of B inputs: the counts of d by number of steps; those of exact samples, None where
-    sentences cannot be listed.
+    """Losses of B inputs: the counts of d by number of steps; those of exact samples and of a
+    control without dynamics, None where sentences cannot be listed.
     """
 
     by_steps: dict[int, Counts]
-    exact: Counts | None
+    exact: Counts | None = None
+    control: Counts | None = None
 
 
 @torch.no_grad()
@@ -99,13 +102,18 @@ def losses(model: Any, x: Tensor, draws: int) -> Losses:
     """
     c0 = correct_bits(model.reconstruct(x).logits, x)
     if not isinstance(model, AttractorModel):
-        return Losses({0: _count(model, x, c0, model.describe(x, draws).z)}, None)
+        return Losses({0: _count(model, x, c0, model.describe(x, draws).z)})
     encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
     states = states_at(model, encoding, draws, times)
     by_steps = {t: _count(model, x, c0, z) for t, z in zip(times, states, strict=True)}
     if not is_listed(model):
-        return Losses(by_steps, None)
-    return Losses(by_steps, _count(model, x, c0, exact_states(model, encoding, draws)[0]))
+        return Losses(by_steps)
+    noisy = encoding.distribution.sample(torch.Size([draws])).transpose(0, 1)
+    at_nearest = model.terminal_kernel(nearest_sentence(model, noisy).s).sample()
+    others = (
+        _count(model, x, c0, z) for z in (exact_states(model, encoding, draws)[0], at_nearest)
+    )
+    return Losses(by_steps, *others)
 
 
 def _count(model: Reconstructs, x: Tensor, c0: Tensor, z: Tensor) -> Counts:
@@ -150,13 +158,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of d, with a row for each split and number of steps.
 
     ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same of
-    p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact): n draws over all
-    inputs; the statistics of `measures.information_loss.InformationLoss` with 95 % bootstrap
-    intervals over inputs; kl_exact,
-    the KL of z_T ~ N(ẑ_s, ε²) with s from the exact posterior and as many draws, NaN where
-    sentences cannot be listed. ``distribution.csv``: P(d) of the sampler, of the exact samples, and
-    of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs, of draws of their own. A
-    model without dynamics has 0 steps. Source: Section *Sample diversity*.
+    p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact, kl_control): n
+    draws over all inputs; the statistics of `measures.information_loss.InformationLoss` with 95 %
+    bootstrap intervals over inputs; the KL of as many draws z_T ~ N(ẑ_s, ε²) with s from the exact
+    posterior (kl_exact), and, without dynamics, with ẑ_s nearest to z ~ P(z0 | x), the encoder's
+    own noise (kl_control); NaN where sentences cannot be listed. ``distribution.csv``: P(d) of the
+    sampler, of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few
+    inputs, of draws of their own. A model without dynamics has 0 steps. Source: Section *Sample
+    diversity*.
 
     Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
@@ -169,13 +178,15 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         x = run.data.batch(config.inputs, split).x
         losses_by_steps = losses(run.model, x, config.draws)
         single = losses(run.model, x[: config.lines], config.line_draws)
-        exact = describe(losses_by_steps.exact)
+        others = {
+            "kl_exact": describe(losses_by_steps.exact).get("kl", np.nan),
+            "kl_control": describe(losses_by_steps.control).get("kl", np.nan),
+        }
         for steps, counts in losses_by_steps.by_steps.items():
             statistics = describe(counts)
             at = {"split": split, "steps": steps}
             shown = {name: statistics[name] for name in STATISTICS.split()}
-            n, kl_exact = config.inputs * config.draws, exact.get("kl", np.nan)
-            rows.append(at | {"n": n} | shown | {"kl_exact": kl_exact})
+            rows.append(at | {"n": config.inputs * config.draws} | shown | others)
             table = tabulate_distribution(counts, losses_by_steps.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
             table = tabulate_inputs(single.by_steps[steps])
@@ -240,7 +251,12 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
 
 
 def _annotate(axes: Axes, row: pd.Series) -> None:
-    exact = f"KL of exact samples = {row['kl_exact']:.3f}\n" if row["steps"] else ""
+    exact = ""
+    if row["steps"]:
+        exact = (
+            f"KL of exact samples = {row['kl_exact']:.3f}\n"
+            f"KL without dynamics = {row['kl_control']:.3f}\n"
+        )
     text = (
         f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]\n"
         f"KL = {row['kl']:.3f} [{row['kl_low']:.3f}, {row['kl_high']:.3f}] nats\n"

@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator
 from torch import Tensor
 
 from plot_attractors.analysis import sampling
+from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.sampling import (
     CELLS,
     SAME_MEANING,
@@ -25,11 +26,13 @@ from plot_attractors.analysis.sampling import (
     differing_bits,
     end_states,
     is_listed,
+    noise_radius,
     number_sentences,
     perturbed_trajectories,
     random_directions,
     sampled_sentences,
     shows_bits,
+    used_axes,
 )
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
 from plot_attractors.measures.attractors import binomial_interval
@@ -49,10 +52,12 @@ CAPTIONS = {
         "states that would have returned do not: the radius of a typical basin."
     ),
     "perturbation": (
-        "Are embeddings attractors? Left: share of perturbed states that end within 3 ε√d of an "
-        "embedding of the same meaning (solid, 95 % intervals), or of any (dashed); size 1 is half "
-        "the distance to another meaning. Right: median distance to the start's embedding (solid) "
-        "and to the nearest (dashed); dotted: of exact samples. Starts: see the legend."
+        "Are embeddings attractors? Left: share of perturbed states that end within 2 ε√d of an "
+        "embedding of the same meaning (solid, 95 % intervals), or of any (dashed); dotted: the "
+        "first share without dynamics, of states that stay where they were put; size 1 is half the "
+        "distance to another meaning. Right: median distance to the start's embedding (solid) and "
+        "to the nearest (dashed); dotted: of exact samples. Starts: see the legend. Pushes and "
+        "distances are in the latent axes that embeddings use."
     ),
 }
 
@@ -72,26 +77,28 @@ applies = sampling.has_attractors
 
 
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to another meaning
-RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 
 
 # Sentences that decode to bits
 class Meanings(NamedTuple):
-    """ẑ (n, d) of n sentences, and the bits (n, N) that the decoder reads there, 0 or 1."""
+    """ẑ (n, d) of n sentences, the bits (n, N) that the decoder reads there, 0 or 1, and the axes
+    (d,) that embeddings use, in which distances are measured.
+    """
 
     embedding: Tensor
     bits: Tensor
+    axes: Tensor
 
     @classmethod
     def of(cls, model: AttractorModel) -> Meanings:
         """All sentences of a model."""
         embedding = model.embeddings()
-        return cls(embedding, decoded_bits(model, embedding))
+        return cls(embedding, decoded_bits(model, embedding), used_axes(model))
 
     def take(self, index: Tensor) -> Meanings:
         """Those of some rows."""
-        return Meanings(self.embedding[index], self.bits[index])
+        return Meanings(self.embedding[index], self.bits[index], self.axes)
 
 
 def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
@@ -106,9 +113,11 @@ def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
     - ``start``: ``used``, uniformly from the sentences in use, `used` (U, width), or ``sampled``,
       as read at z_T of trajectories of training inputs;
     - ``norm``: median ‖ν‖;
-    - ``recovered``: share of states that end nearer than 3 ε√d to an embedding in use of the same
+    - ``recovered``: share of states that end nearer than 2 ε√d to an embedding in use of the same
       meaning, or to ẑ_s; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
     - ``settled``: share of states nearer than that to ẑ_s or to any sentence in use;
+    - ``recovered_control``, ``settled_control``: the same shares without dynamics, of states that
+      stay where they were put;
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of
       it and all in use.
     """
@@ -135,21 +144,31 @@ def _perturb(
     model: AttractorModel, start: Meanings, used: Meanings, norm: Tensor
 ) -> dict[str, float]:
     """One row's numbers, of perturbations of the given norms (n,)."""
-    z = start.embedding + norm[:, None] * random_directions(start.embedding)
-    z = perturbed_trajectories(model, z, start.embedding)
-    moved = (z - start.embedding).norm(dim=-1)
-    same, other = _nearest(z, start, used)
-    same = same.minimum(moved)  # a sentence that a trajectory samples need not be in use
-    anywhere = same.minimum(other)
-    radius = RADIUS * model.epsilon * math.sqrt(model.latent)
-    recovered = (same < radius).sum()
-    low, high = binomial_interval(recovered, len(z))
+    put = start.embedding + norm[:, None] * random_directions(model, start.embedding)
+
+    def distances(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(n,) to ẑ_s, to the nearest of its meaning, and to the nearest of any."""
+        moved = (z - start.embedding)[:, start.axes].norm(dim=-1)
+        same, other = _nearest(z, start, used)
+        same = same.minimum(moved)  # a sentence that a trajectory samples need not be in use
+        return moved, same, same.minimum(other)
+
+    moved, same, anywhere = distances(perturbed_trajectories(model, put, start.embedding))
+    _, same_before, anywhere_before = distances(put)
+    recovered = (same < radius(model)).sum()
+    low, high = binomial_interval(recovered, len(put))
+
+    def within(distance: Tensor) -> float:
+        return float((distance < radius(model)).double().mean())
+
     return {
         "norm": float(norm.median()),
-        "recovered": int(recovered) / len(z),
+        "recovered": within(same),
         "recovered_low": float(low),
         "recovered_high": float(high),
-        "settled": float((anywhere < radius).double().mean()),
+        "settled": within(anywhere),
+        "recovered_control": within(same_before),
+        "settled_control": within(anywhere_before),
         "distance_to_start": float(moved.median()),
         "distance_to_nearest": float(anywhere.median()),
     }
@@ -162,7 +181,8 @@ def _nearest(z: Tensor, start: Meanings, used: Meanings) -> tuple[Tensor, Tensor
     parts = []
     for rows in torch.arange(len(z)).split(max(1, CELLS // len(used.bits))):
         # not by matrix products, which round away the small distances that matter here
-        distance = torch.cdist(z[rows], used.embedding, compute_mode="donot_use_mm_for_euclid_dist")
+        points = z[rows][:, used.axes], used.embedding[:, used.axes]
+        distance = torch.cdist(*points, compute_mode="donot_use_mm_for_euclid_dist")
         same = differing_bits(start.bits[rows], used.bits) <= SAME_MEANING
         nearest = (distance.masked_fill(far, math.inf).amin(-1) for far in (~same, same))
         parts.append(tuple(nearest))
@@ -181,7 +201,7 @@ def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int
     sentences = s.unique(dim=0) if known is None else known
     if len(sentences) == 1:
         sentences = model.sentences if is_listed(model) else model.draw_prior(len(s))
-    points = model.embed(sentences)
+    points = model.embed(sentences)[:, used_axes(model)]
     rows = points.split(max(1, CELLS // len(points)))
     largest = max(float(torch.cdist(part, points).max()) for part in rows)
     return largest * torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
@@ -192,7 +212,7 @@ def ends_by_norm(model: AttractorModel, s: Tensor, norms: Tensor) -> EndStates:
     norms (K,) in one random direction a state.
     """
     start = model.embed(s)
-    beside = start + norms[:, None, None] * random_directions(start)
+    beside = start + norms[:, None, None] * random_directions(model, start)
     ends = end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1))
     return EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
 
@@ -214,7 +234,8 @@ def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFra
 
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction.
+    """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction of the axes that
+    embeddings use; distances are in these axes.
 
     - ``norms.csv``: see `perturbation.end_percentiles`; s as at z_T of trajectories of inputs;
     - ``critical.csv``: see `measures.critical`; ``n`` starts, the ``largest`` norm, and the
@@ -237,7 +258,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
     row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}
-    row |= {"largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
+    row |= {"largest": float(norms[-1]), "noise": noise_radius(model)}
     tables["critical.csv"] = pd.DataFrame([row]).drop(columns="norm")
     return tables
 
@@ -333,6 +354,7 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
         left.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
         draw(left, "factor", "recovered", "same meaning", **dots)
         draw(left, "factor", "settled", "any meaning", linestyle="--")
+        draw(left, "factor", "recovered_control", "no dynamics", linestyle=":")
         draw(right, "norm", "distance_to_start", "to the start", **dots)
         draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")
     left.axvline(1, color=GREY, linestyle=":", label="half way to another meaning")

@@ -32,6 +32,7 @@ from plot_attractors.analysis.sampling import (
     require_attractors,
     row_names,
     sentences_in_use,
+    used_axes,
 )
 from plot_attractors.analysis.style import (
     BLUE,
@@ -368,6 +369,7 @@ def live_model(
     arrays |= {
         "high": dynamics.max_sd, "onset": onset.vector, "rest": onset.center, "axis": onset.axis,
         "z0": z0, "embeddings": embeddings, "center": center, "plane": plane,
+        "used": used_axes(model),
     }  # fmt: skip
     numbers = {
         "latent": model.latent, "layers": len(layers), "max_step": dynamics.max_step,

@@ -88,20 +88,20 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     result = calibration.calibrate(model, data, "train", SIZES)
     times = sorted(result.estimates)
     ends = [result.estimates[t].statistics for t in times] if reference != "exact" else []
-    floor, radius = result.control.statistics, model.epsilon * math.sqrt(model.latent)
+    floor = result.control.statistics
     first, last = (ends[0], ends[-1]) if ends else (floor, floor)
     row: dict[str, float] = {
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],
         "tv_discretizer": first["tv_discretizer"] - floor["tv_discretizer"],
         "slope": first.get("slope", math.nan),
-        "distance": first["distance_to_embedding"] / radius,
-        "distance_5T": last["distance_to_embedding"] / radius,
+        "distance": first["distance"],
+        "distance_5T": last["distance"],
         "sentences": first["sentences_in_use"],
     }
     if reference:
         return row
-    row |= {name: result.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
+    row |= {name: result.paths[name][0] for name in ("elbo", "eubo", "ess_512", "k_hat_512")}
     row["log_z"] = result.log_z
     e = model.encode(data.batch(SIZES.inputs).x)
     z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))

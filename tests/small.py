@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "image_sentences": {"inputs": 60, "held_out_inputs": 20, "draws": 8, "images": 6},
     "compare_table_grammar": {"inputs": 60, "draws": 8},
     "calibration": {
-        "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8, "weight_draws": 32,
+        "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8,
     },
     "basins": {"inputs": 40, "random_states": 20, "controls": 200, "pixels": 40},
     "neighbours": {"trajectories": 200} | _DECODERS,

@@ -15,6 +15,7 @@ from plot_attractors.analysis.sampling import (
     exact_draws,
     is_listed,
     nearest_sentence,
+    noise_radius,
     number_rows,
     number_sentences,
 )
@@ -98,8 +99,8 @@ def follow(
 
 
 def radius(model: AttractorModel, threshold: float = RADIUS) -> float:
-    """Within which a state is at an embedding: so many ε√d."""
-    return float(threshold * model.epsilon * model.latent**0.5)
+    """Within which a state is at an embedding: so many ε√d (`noise_radius`)."""
+    return threshold * noise_radius(model)
 
 
 def lasting(there: Tensor, choice: Tensor, hold: int = HOLD) -> Tensor:

@@ -34,6 +34,8 @@ MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
 HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
 SEEN = 256  # inputs that tell what inputs are
+AXIS_SENTENCES = 4096  # that tell which axes embeddings use, where they cannot be listed
+LEAST_SPREAD = 2.0  # ε, standard deviation of embeddings along a latent axis that they use
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
 
@@ -165,9 +167,34 @@ def differing_bits(bits: Tensor, others: Tensor) -> Tensor:
     return bits @ (1 - others).T + (1 - bits) @ others.T
 
 
-def random_directions(like: Tensor) -> Tensor:
-    """Uniformly random unit vectors of the shape (…, d) of a tensor."""
-    return torch.nn.functional.normalize(torch.randn_like(like), dim=-1)
+@torch.no_grad()
+def used_axes(model: AttractorModel) -> Tensor:
+    """(d,) whether embeddings use a latent axis: the standard deviation of ẑ_s over sentences is
+    above 2 ε along it; all axes where there is no such axis.
+
+    In the others ẑ_s says nothing, and a state's distance there is noise that any state has. Of
+    sentences too many to list draws from P(s) tell it, always the same.
+    """
+    if is_listed(model):
+        z_hat = model.embeddings()
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            z_hat = model.embed(model.draw_prior(AXIS_SENTENCES))
+    used = z_hat.std(0) > LEAST_SPREAD * model.epsilon
+    return used | ~used.any()
+
+
+def noise_radius(model: AttractorModel) -> float:
+    """ε√d, d the number of axes that embeddings use: about how far exact samples are from ẑ_s."""
+    return model.epsilon * float(used_axes(model).sum()) ** 0.5
+
+
+def random_directions(model: AttractorModel, like: Tensor) -> Tensor:
+    """Uniformly random unit vectors of the shape (…, d) of states, in the axes that embeddings use:
+    in the others a push is away from no sentence.
+    """
+    return torch.nn.functional.normalize(torch.randn_like(like) * used_axes(model), dim=-1)
 
 
 def sampled_sentences(run: Run, n: int) -> Tensor:
@@ -298,7 +325,8 @@ def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) 
 
 class EndStates(NamedTuple):
     """Where n states end that started beside embeddings ẑ_s: distances (n,) to the original ẑ_s and
-    to the nearest embedding, ẑ_s among them, and the sentence (n, width) of that one.
+    to the nearest embedding, ẑ_s among them, in the axes that embeddings use, and the sentence (n,
+    width) of that one.
     """
 
     original: Tensor
@@ -315,7 +343,8 @@ def end_states(model: AttractorModel, s: Tensor, z: Tensor) -> EndStates:
     embedding = model.embed(s)
     parts = zip(z.split(ROWS), embedding.split(ROWS), strict=True)
     z = torch.cat([perturbed_trajectories(model, *part) for part in parts])
-    original, near = (z - embedding).norm(dim=-1), nearest_sentence(model, z, indexed=True)
+    original = (z - embedding)[:, used_axes(model)].norm(dim=-1)
+    near = nearest_sentence(model, z, indexed=True)
     sentence = torch.where((original <= near.distance)[:, None], s, near.s)
     return EndStates(original, near.distance.minimum(original), sentence)
 
@@ -341,14 +370,16 @@ def search_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) ->
 
 
 class NearestSentence(NamedTuple):
-    """Of states (…): the sentence (…, width) whose embedding is nearest, and its distance (…)."""
+    """Of states (…): the sentence (…, width) whose embedding is nearest, and its distance (…), in
+    the axes that embeddings use (`used_axes`).
+    """
 
     s: Tensor
     distance: Tensor
 
 
-def _fits_a_tree(model: AttractorModel) -> bool:
-    few = model.language.count <= MOST_INDEXED and model.latent <= MOST_AXES
+def _fits_a_tree(model: AttractorModel, axes: int) -> bool:
+    few = model.language.count <= MOST_INDEXED and axes <= MOST_AXES
     return few and not model.language.ordered
 
 
@@ -364,33 +395,36 @@ def nearest_sentence(
     state or less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES`
     dimensions are searched all the same.
     """
-    flat, language = z.flatten(0, -2), model.language
+    language, axes = model.language, used_axes(model)
+    states = z.flatten(0, -2)
+    flat = states[:, axes]
+
+    def embed(s: Tensor) -> Tensor:
+        return model.embed(s)[..., axes]
+
     if among is None and is_listed(model):
         among = model.sentences
     if among is None and model.posterior.factors() is not None:
-        s = torch.cat([model.readout.nearest(part) for part in flat.split(ROWS)])
-        distance = (model.embed(s) - flat).norm(dim=-1)
+        s = torch.cat([model.readout.nearest(part) for part in states.split(ROWS)])
     elif among is not None:
-        near = nearest(flat, model.embed(among))
-        s, distance = among[near.row], near.distance
-    elif indexed and _fits_a_tree(model):
+        s = among[nearest(flat, embed(among)).row]
+    elif indexed and _fits_a_tree(model, flat.shape[-1]):
         chunks = language.chunks()
-        kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
+        kept = [(embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
         embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))
         # neither balanced nor compact: built in a quarter of the time
         tree = cKDTree(embeddings.numpy(), balanced_tree=False, compact_nodes=False)
         s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
-        distance = (model.embed(s) - flat).norm(dim=-1)
     else:
         parts = []
         for part in flat.split(SEARCHED // BEAMS):
 
             def closeness(s: Tensor, part: Tensor = part) -> Tensor:
-                return -(model.embed(s) - part[:, None]).square().sum(-1)
+                return -(embed(s) - part[:, None]).square().sum(-1)
 
             parts.append(beam_search(closeness, model.language, len(part), BEAMS, 1, model.device))
         s = torch.cat([best.s[:, 0] for best in parts])
-        distance = torch.cat([(-best.log_reward[:, 0]).sqrt() for best in parts])
+    distance = (embed(s) - flat).norm(dim=-1)
     return NearestSentence(s.unflatten(0, z.shape[:-1]), distance.unflatten(0, z.shape[:-1]))
 
 

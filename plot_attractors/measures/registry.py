@@ -81,9 +81,9 @@ def _calibration(name: str, title: str, formula: str, statistic: str, **more: An
     return Metric(name, "dynamics", title, formula, "calibration", column, where, times, **more)
 
 
-def _perturbation(name: str, title: str, formula: str, start: str) -> Metric:
+def _perturbation(name: str, title: str, formula: str, start: str, column: str) -> Metric:
     where = {"start": start, "factor": 1.0}  # half way to another meaning
-    return Metric(name, "dynamics", title, formula, "perturbation", "recovered", where)
+    return Metric(name, "dynamics", title, formula, "perturbation", column, where)
 
 
 def _basins(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
@@ -128,7 +128,8 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         _loss("kl", "KL(d ‖ Geometric(½))",
-              "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps; 0: a perfect fit",
+              "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps, 20,000 draws "
+              "unless the column `n` says otherwise; 0: a perfect fit",
               "kl", unit="nats", paper={"hbv": Paper(0.041)},
               bounds=("0; `kl_exact` of exact samples", "–")),
         _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior", "kl_exact",
@@ -137,6 +138,9 @@ METRICS: dict[str, Metric] = {
               "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
               "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)},
               bounds=("0", "1")),
+        _loss("kl_control", "KL without dynamics",
+              "kl of the embedding nearest to z0 and the encoder's noise, z ~ P(z0 | x)",
+              "kl_control", unit="nats", bounds=("`kl_exact`", "–"), later=True),
         _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
               unit="nats", bounds=("0", "–"), later=True),
         _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped",
@@ -182,12 +186,19 @@ METRICS: dict[str, Metric] = {
                      "total variation at infinitely many draws, held-out classes",
                      "tv_extrapolated of inputs that training never saw", "tv_extrapolated",
                      split=HELD_OUT, bounds=("about 0", "1")),
-        _calibration("ess", "effective sample size, share of the samples",
-                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler",
-                     "ess", bounds=("1/n", "1")),
-        _calibration("k_hat", "Pareto k̂ of trajectories",
-                     "shape of the tail of an input's weights, median; above 0.7 neither ess nor "
-                     "log Z can be trusted", "k_hat", format=".2f", bounds=("–", "–")),
+        _calibration("tv_brownian", "total variation of Brownian motion",
+                     "tv_extrapolated of Brownian motion from z0 that is conditioned to end at an "
+                     "embedding, nothing learned: P(s) N(ẑ_s; z0, σ²), σ the median σ_s",
+                     "tv_brownian_extrapolated", bounds=("about 0", "1")),
+        _calibration("tv_encoder", "total variation of the encoder's noise",
+                     "tv_extrapolated of P(s | z) at z ~ P(z0 | x), without dynamics",
+                     "tv_encoder_extrapolated", bounds=("about 0", "1")),
+        _calibration("ess_512", "effective sample size, share of 512 trajectories",
+                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler; it "
+                     "falls with n, where tails are heavy", "ess_512", bounds=("1/512", "1")),
+        _calibration("k_hat_512", "Pareto k̂ of 512 trajectories",
+                     "shape of the tail of an input's weights, median; above 0.7 neither ess_512 "
+                     "nor log Z can be trusted", "k_hat_512", format=".2f", bounds=("–", "–")),
         _calibration("elbo", "ELBO", "mean log-weight of trajectories; at most log_z", "elbo",
                      unit="nats", format=".2f", bounds=("–", "`log_z`")),
         _calibration("log_z", "log Z", "log Σ_s R(s; x), mean over inputs", "log_z", unit="nats",
@@ -204,8 +215,8 @@ METRICS: dict[str, Metric] = {
         _calibration("tokens_in_use", "tokens in use", "present in some sentence in use",
                      "tokens_in_use", format=".0f", bounds=("0", "all tokens")),
         _calibration("distance", "distance of z_T to the nearest embedding",
-                     "median of min_s ‖z_T − ẑ_s‖; about 1 for exact samples",
-                     "distance_to_embedding", unit="ε√d", bounds=("about 1", "–")),
+                     "median of min_s ‖z_T − ẑ_s‖ in the d axes that embeddings use; about 1 for "
+                     "exact samples", "distance", unit="ε√d", bounds=("about 1", "–")),
         _calibration("tv_excess_5T", "total variation above its noise floor after 5T steps",
                      "tv_excess after 5T steps", "tv", column="value-floor", times=5,
                      bounds=("about 0", "1 − `tv_floor`")),
@@ -214,14 +225,24 @@ METRICS: dict[str, Metric] = {
                      "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
                      bounds=("about 0", "1")),
         _perturbation("recovery", "recovery from a perturbation half way to another meaning",
-                      "share of states that end within 3 ε√d of an embedding of their meaning, by "
-                      "sentences in use equally often; near 1 for attractors", "used"),
+                      "share of states that end within 2 ε√d of an embedding of their meaning, by "
+                      "sentences in use equally often; near 1 for attractors", "used", "recovered"),
+        _perturbation("recovery_control", "recovery without dynamics",
+                      "share of pushed states that are that near before a step", "used",
+                      "recovered_control"),
         _perturbation("recovery_sampled", "recovery, starts as often as they are sampled",
-                      "recovery by sentences as often as trajectories sample them", "sampled"),
+                      "recovery by sentences as often as trajectories sample them", "sampled",
+                      "recovered"),
         _basins("fixed_points", "sentences in use with a fixed point beside them",
                 "share of embeddings within 1.5 ε√d of a stable fixed point of the mean dynamics; "
                 "1 where every sentence is an attractor", "attracting",
                 bounds=("of points at random", "1")),
+        _basins("in_basins", "trajectories that end in basins of sentences",
+                "share in the basin of a fixed point within 1.5 ε√d of an embedding in use",
+                "data_at_embeddings", bounds=("`in_basins_control`", "1")),
+        _basins("in_basins_control", "states of inputs beside an embedding",
+                "share of z0, before a step, within 1.5 ε√d of an embedding in use",
+                "data_control"),
         _features("accuracy", "features decoded from sentences",
                   "accuracy; of a tree, the mean over its first four levels", "decodability",
                   "sentence", "train",

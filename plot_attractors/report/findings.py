@@ -24,9 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 _HEADLINES = """
-    p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery fixed_points
-    distance sentences_in_use tokens_in_use accuracy accuracy_held_out composed
-    topographic_similarity language_compositionality
+    p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess tv_brownian ess_512 slope
+    recovery recovery_control fixed_points distance sentences_in_use tokens_in_use accuracy
+    accuracy_held_out composed topographic_similarity language_compositionality
     receiver_accuracy receiver_accuracy_held_out diversity diversity_sigma diversity_16
     diversity_16_sigma
 """
@@ -252,10 +252,10 @@ def _miscalibrated(numbers: Mapping[str, float]) -> list[str]:
             f"Sentences are sampled {how}: the slope of log-frequency on log-reward is "
             f"{slope:.2f} (good: {SLOPES[0]} to {SLOPES[1]})."
         )
-    if numbers["ess"] < LEAST_ESS:
+    if numbers["ess_512"] < LEAST_ESS:
         warned.append(
             "Importance weights are uneven: the effective sample size is "
-            f"{numbers['ess']:.1%} of the samples (good: 5 % or more)."
+            f"{numbers['ess_512']:.1%} of the samples (good: 5 % or more)."
         )
     return warned
 

@@ -117,13 +117,13 @@ class LiveModel {
     return Float64Array.from({ length: d }, (_, k) => this.z0[i * d + k] + this.onset[k]);
   }
 
-  // The number of the nearest embedding, and its distance.
+  // The number of the nearest embedding, and its distance, in the axes that embeddings use.
   nearest(z) {
     const d = this.latent;
     let [best, found] = [Infinity, 0];
     for (let s = 0; s < this.embeddings.length / d; s++) {
       let square = 0;
-      for (let k = 0; k < d && square < best; k++) square += (z[k] - this.embeddings[s * d + k]) ** 2;
+      for (let k = 0; k < d && square < best; k++) square += this.used[k] * (z[k] - this.embeddings[s * d + k]) ** 2;
       if (square < best) [best, found] = [square, s];
     }
     return [found, Math.sqrt(best)];

@@ -71,7 +71,8 @@ class LiveModel(NamedTuple):
     Normal, as `model.networks.Dynamics` with `model.onset.Onset`.
 
     - ``arrays``: float32 numbers by name: ``frequencies`` (d, F) and ``phases`` (F,), ``weight0``,
-      ``bias0``, … of the layers, ``high`` (d,), ``onset`` and ``rest`` (d,), ``axis`` (d,) 0/1;
+      ``bias0``, … of the layers, ``high`` (d,), ``onset`` and ``rest`` (d,), ``axis`` (d,)
+      0/1, ``used`` (d,) 0/1, the axes that embeddings use;
       ``z0`` (N, d) of the inputs, ``embeddings`` (S, d), ``plane`` (d, 2), ``center`` (d,);
     - ``numbers``: ``latent``, ``layers``, ``max_step``, ``low``, ``persistence``, ``onset_sd``, and
       the ``radius`` within which a response comes.

@@ -40,8 +40,6 @@ def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, floa
         if which not in tables:
             tables[which] = _last(run) if metric.analysis == RUN_METRICS else _read(run, *which)
     values = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
-    if "distance" in values:
-        values["distance"] /= _noise(run)
     of_before = kept(run)
     return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in values.items()}
 
@@ -128,12 +126,3 @@ def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
     else:
         table = table.groupby("split", sort=False).head(1) if "split" in table else table.head(1)
     return float((table[column] - (table[less] if less else 0.0)).mean())
-
-
-def _noise(run: Run) -> float:
-    """ε√d, about how far exact samples are from their embedding; NaN without these settings."""
-    product = 1.0
-    for name, power in (("epsilon", 1.0), ("latent", 0.5)):
-        value = run.config["model"].get(name)
-        product *= value**power if isinstance(value, int | float) and value > 0 else math.nan
-    return product

@@ -116,21 +116,22 @@ def test_calibration_table(results: Path) -> None:
     wide = table.pivot(index="steps", columns="statistic", values="value")
     assert list(wide.index) == [20, 40, 100]
     needed = (
-        "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat "
-        "distance_to_embedding marginal_tv tv_discretizer tv_policy tv_policy_resampled"
+        "tv kl reverse_kl slope elbo log_z eubo ess_512 sentences_in_use tokens_in_use k_hat_512 "
+        "distance marginal_tv tv_discretizer tv_policy tv_policy_resampled tv_brownian tv_encoder"
     )
-    of_tv = ("tv", "tv_discretizer", "tv_policy", "tv_policy_resampled")
+    of_tv = [name for name in needed.split() if name.startswith("tv")]
     ends = {f"{name}_extrapolated{se}" for name in of_tv for se in ("", "_se")}
     assert {*needed.split(), *ends, "marginal_tv_extrapolated"} == set(wide.columns)
-    once = ["elbo", "eubo", "ess", "k_hat", *wide.filter(like="tv_policy")]  # at T alone
+    once = ["elbo", "eubo", "ess_512", "k_hat_512"]  # at T alone
+    once += [*wide.filter(regex="tv_(policy|brownian|encoder)")]
     assert wide.loc[[40, 100], once].isna().all(axis=None)
     first = wide.loc[20]
     assert first[needed.split()].notna().all()  # few draws have nothing to extrapolate from
     assert first["elbo"] < first["log_z"] < first["eubo"]
-    assert 1 / 32 <= first["ess"] <= 1
+    assert 1 / 512 <= first["ess_512"] <= 1
     # an untrained sampler is worse than the noise of exact draws
     floor = table[table["steps"] == 20].set_index("statistic")["floor"]
-    for name in ("tv", "marginal_tv", "kl", "tv_discretizer", "distance_to_embedding"):
+    for name in ("tv", "marginal_tv", "kl", "tv_discretizer", "distance"):
         assert floor[name] < first[name]
 
 
@@ -254,8 +255,8 @@ def test_calibration_needs_no_list_of_sentences(
             for name, off in CLOSE.items():
                 assert here["value"][name] == pytest.approx(expected[name], abs=off)
             assert here["floor"]["tv"] < 0.1
-            noise = there["floor"]["distance_to_embedding"]
-            assert here["floor"]["distance_to_embedding"] == pytest.approx(noise, rel=0.1)
+            noise = there["floor"]["distance"]
+            assert here["floor"]["distance"] == pytest.approx(noise, rel=0.1)
 
 
 def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(

@@ -11,8 +11,11 @@ from plot_attractors.analysis import sampling
 from plot_attractors.analysis.sampling import (
     differing_bits,
     exact_draws,
+    nearest_sentence,
+    noise_radius,
     perturbed_trajectories,
     random_directions,
+    used_axes,
 )
 
 from ..small import untrained
@@ -54,9 +57,39 @@ def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory() -> None:
     assert seen_by_all.equal(embedding)
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_axes_that_no_embedding_uses_do_not_count(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three axes of eight are used: exact samples are ε√3 from their embedding, the state of an
+    onset is at it, and a push goes along no other axis.
+    """
+    model = untrained().model
+    model.epsilon = 0.05
+    model.sentence_encoder.mean.weight.data[3:] *= 1e-3
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 100_000 if listed else 0)
+    state = torch.get_rng_state()
+    assert used_axes(model).tolist() == [True] * 3 + [False] * 5
+    assert torch.get_rng_state().equal(state)
+    assert noise_radius(model) == pytest.approx(0.05 * 3**0.5)
+    s = model.sentences[:4]
+    z = model.embed(s)
+    noisy = z + model.epsilon * torch.randn(5000, *z.shape)
+    distance = nearest_sentence(model, noisy, s).distance
+    assert distance.square().mean().sqrt() == pytest.approx(noise_radius(model), rel=0.02)
+    assert distance.max() < model.epsilon * 8**0.5 * 2
+    z[:, 5] += 1.25
+    near = nearest_sentence(model, z)
+    assert near.s.equal(s)
+    assert near.distance.max() < 1e-6
+    assert not random_directions(model, z)[:, 3:].any()
+    model.sentence_encoder.mean.weight.data.zero_()
+    assert used_axes(model).all()  # none is used more than another
+
+
 def test_directions_have_length_one_and_bits_are_counted() -> None:
-    u = random_directions(torch.zeros(2000, 3))
+    u = random_directions(untrained().model, torch.zeros(2000, 8))
     assert torch.allclose(u.norm(dim=-1), torch.ones(2000))
-    assert torch.allclose(u.mean(0), torch.zeros(3), atol=0.05)
+    assert torch.allclose(u.mean(0), torch.zeros(8), atol=0.05)
     bits = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
     assert differing_bits(bits, torch.tensor([[0.0, 1, 1], [1, 0, 0]])).tolist() == [[0, 3], [2, 1]]

@@ -50,8 +50,8 @@ def test_the_model_itself_is_the_analysis_of_responses(simulator: Simulator) -> 
     from plot_attractors.analysis.responses import respond, simulate
 
     torch.manual_seed(1)
-    trials = simulator(simulator.own[None], 200)[0]
-    z0 = simulator.z0.repeat_interleave(200, 0)
+    trials = simulator(simulator.own[None], 1000)[0]
+    z0 = simulator.z0.repeat_interleave(1000, 0)
     result = respond(simulator.model, simulate(simulator.model, z0), simulator.category)
     time = result.time.view(5, -1).nanmean(-1)
     steps = (trials[..., 1].mean(-1) - 0.2) / 0.05 - 0.5

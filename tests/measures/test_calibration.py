@@ -191,6 +191,33 @@ def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
         torch.testing.assert_close(nearest_sentence(m, z).distance, near)
 
 
+def test_controls_are_as_far_from_the_posterior_as_by_enumeration() -> None:
+    """Brownian motion that ends at embeddings, and the encoder's noise read at once, of the trained
+    model: both nearer to the posterior than states that stay at z0 without noise.
+    """
+    run = Run(find("pretrained:hbv"))
+    m, e = run.model, run.model.encode(run.data.batch(24).x)
+    with torch.no_grad():
+        p, z_hat = m.posterior.log_prob(e.distribution).exp(), m.embeddings()
+        used = z_hat.std(0) > 0.1
+        exact = m.posterior(e.distribution).sample(torch.Size([2000])).transpose(0, 1)
+        sigma = m.sentence_encoder(exact).scale[..., used].median()
+        square = (e.z0[:, None, used] - z_hat[:, used]).square().sum(-1)
+        brownian = (-square / (2 * sigma**2)).softmax(-1)
+        noise = e.distribution.sample(torch.Size([4000])).transpose(0, 1)
+        expected = {"tv_brownian": brownian, "tv_encoder": sentence_distribution(m, noise)}
+        still = float(total_variation(sentence_distribution(m, e.z0[:, None]), p).mean())
+
+        def distance(s: Tensor) -> Any:
+            return distances(calibration._counts(m.language.row(s), len(p[0])), p)
+
+        result = calibration._sentence_statistics(m, e, exact, distance)
+    for name, q in expected.items():
+        tv = float(total_variation(q, p).mean())
+        assert result[f"{name}_extrapolated"][0] == pytest.approx(tv, abs=0.02)
+        assert tv < still - 0.3
+
+
 def test_total_variation_of_draws_needs_no_list() -> None:
     torch.manual_seed(0)
     p = torch.rand(5, 30).softmax(-1)

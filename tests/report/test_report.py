@@ -242,7 +242,8 @@ def test_spread(values: list[float], form: str, shown: str) -> None:
 # Warnings.
 
 GOOD = dict.fromkeys(METRICS, math.nan) | {
-    "tv_excess": 0.1, "slope": 1.0, "ess": 0.3, "sentences_in_use": 600.0, "tokens_in_use": 12.0,
+    "tv_excess": 0.1, "slope": 1.0, "ess_512": 0.3, "sentences_in_use": 600.0,
+    "tokens_in_use": 12.0,
 }  # fmt: skip
 MANY = {"language.groups": ",".join(["1"] * 32)}
 
@@ -254,7 +255,7 @@ MANY = {"language.groups": ",".join(["1"] * 32)}
         ({"tv_excess": 0.2}, {}, "total variation from it is 0.20"),
         ({"slope": 0.8}, {}, "too uniformly"),
         ({"slope": 1.2}, {}, "too selectively"),
-        ({"ess": 0.04}, {}, "effective sample size is 4.0%"),
+        ({"ess_512": 0.04}, {}, "effective sample size is 4.0%"),
         ({"sentences_in_use": 100.0}, {}, "Few sentences are in use: 100 of 728"),
         ({"tokens_in_use": 10.0}, {}, "Tokens that are never used: 2 of 12"),
         (dict.fromkeys(GOOD, math.nan), {}, ""),

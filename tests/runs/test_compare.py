@@ -23,32 +23,36 @@ NUMBERS = {
     "tv_geometric": 0.1, "p_negative": 0.05, "kl_held_out": 0.75,
     "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "mean_d_5T": 1.75, "tv": 0.375,
     "tv_floor": 0.125, "tv_excess": 0.25, "tv_extrapolated": 0.3125, "tv_extrapolated_se": 0.01,
-    "tv_held_out": 0.4375, "tv_extrapolated_5T": 0.5625, "k_hat": 0.7, "elbo": -9,
+    "tv_held_out": 0.4375, "tv_extrapolated_5T": 0.5625, "k_hat_512": 0.7, "elbo": -9,
     "log_z": -5, "eubo": -3,
-    "ess": 0.5, "slope": 0.75, "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2,
-    "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_sampled": 0.9375, "fixed_points": 0.625,
+    "ess_512": 0.5, "slope": 0.75, "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2,
+    "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_control": 0.125, "recovery_sampled": 0.9375,
+    "fixed_points": 0.625, "in_basins": 0.75, "in_basins_control": 0.25, "tv_brownian": 0.25,
+    "tv_encoder": 0.375, "kl_control": 0.4,
     "minutes": 1.5,
 }  # fmt: skip
 
 
 TABLES = {
     "information_loss": "split,steps,n,mean,p,kl,p_negative,kl_exact,"
-    """kl_clamped,p_clamped,p_all,tv_geometric
-held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9\ntrain,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9
-train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.6,0.1
+    """kl_clamped,p_clamped,p_all,tv_geometric,kl_control
+held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9,9
+train,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9,9
+train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.6,0.1,0.4
 """,
     "calibration": """split,steps,statistic,value,floor
 train,20,tv,0.375,0.125\ntrain,20,slope,0.75,0.98\ntrain,20,sentences_in_use,COUNT,500
-train,20,ess,0.5,1.0\ntrain,20,tokens_in_use,12,12\ntrain,100,tv,0.625,0.125
-train,100,ess,,1.0\ntrain,100,sentences_in_use,9,9\ntrain,20,distance_to_embedding,0.75,0.5
-train,100,distance_to_embedding,9,0.5\ntrain,20,tv_extrapolated,0.3125,0.0
+train,20,ess_512,0.5,1.0\ntrain,20,tokens_in_use,12,12\ntrain,100,tv,0.625,0.125
+train,100,ess_512,,1.0\ntrain,100,sentences_in_use,9,9\ntrain,20,distance,2,0.5
+train,100,distance,9,0.5\ntrain,20,tv_extrapolated,0.3125,0.0
 train,20,tv_extrapolated_se,0.01,0.01\nheld_out,20,tv_extrapolated,0.4375,0.0
-train,100,tv_extrapolated,0.5625,0.0\ntrain,20,k_hat,0.7,\ntrain,20,elbo,-9,-5
+train,100,tv_extrapolated,0.5625,0.0\ntrain,20,k_hat_512,0.7,\ntrain,20,elbo,-9,-5
 train,20,log_z,-5,-5\ntrain,20,eubo,-3,-5
+train,20,tv_brownian_extrapolated,0.25,0\ntrain,20,tv_encoder_extrapolated,0.375,0
 """,
-    "basins": "fixed_points,stable,near,attracting\n9,8,0.5,0.625\n",
-    "perturbation": """start,factor,norm,recovered
-used,0.0,0,0.97\nused,1.0,0.2,0.875\nsampled,0.0,0,0.98\nsampled,1.0,0.3,0.9375
+    "basins": "attracting,data_at_embeddings,data_control\n0.625,0.75,0.25\n",
+    "perturbation": """start,factor,norm,recovered,recovered_control
+used,0.0,0,0.97,1\nused,1.0,0.2,0.875,0.125\nsampled,0.0,0,0.98,1\nsampled,1.0,0.3,0.9375,9
 """,
 }
 LANGUAGE = {
@@ -259,11 +263,6 @@ def test_missing_analyses_leave_cells_empty_and_the_command_that_makes_them(
     assert row[["kl_held_out", "tv", "tv_excess", "distance", "recovery"]].isna().all()
     compare(run, analyze=True)  # which is not fitted yet
     assert any("has no checkpoint yet" in message for message in caplog.messages)
-
-
-@pytest.mark.parametrize("model", [{"epsilon": "none"}, {"epsilon": 0.0}, {"latent": "none"}])
-def test_distance_needs_its_unit(tmp_path: Path, model: dict[str, Any]) -> None:
-    assert math.isnan(compare(make(tmp_path / "a", model=model))["distance"][0])
 
 
 def test_markdown_and_text(tmp_path: Path) -> None:
