@@ -54,7 +54,7 @@ from plot_attractors.analysis.sampling import (
     states_at,
     used_axes,
 )
-from plot_attractors.analysis.style import BLUE, GREEN, RED, add_scale
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.measures.calibration import (
@@ -90,8 +90,9 @@ CAPTIONS = {
         "distance of the two distributions for each input; dotted, the noise floor, is the same "
         "for as many draws from the exact posterior. Vertical lines are means; the distance at "
         "infinitely many draws, with its standard error, is more than their difference, which is "
-        "a lower bound. First for inputs "
-        "like those of training, then for what training never showed."
+        "a lower bound. Grey: the same distance without learned dynamics, of Brownian motion that "
+        "is conditioned to end at an embedding, and of the encoder's noise, read at once. First "
+        "for inputs like those of training, then for what training never showed."
     )
 }
 
@@ -513,3 +514,9 @@ def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> Non
     if "tv_extrapolated" in here.index and not np.isnan(here["value"]["tv_extrapolated"]):
         value, error = (here["value"][f"tv_extrapolated{end}"] for end in ("", "_se"))
         note(axes, f"extrapolated {value:.3f} ± {error:.3f}", top=0.8, fontsize=9)
+    for name, what, top in (
+        ("tv_brownian", "Brownian motion", 0.72),
+        ("tv_encoder", "noise", 0.64),
+    ):
+        if not np.isnan(tv := here["value"].get(f"{name}_extrapolated", np.nan)):
+            note(axes, f"{what} {tv:.3f}", top=top, color=GREY, fontsize=9)
