@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from plot_attractors.analysis.sampling import is_listed, sentences_in_use
+from plot_attractors.analysis.sampling import is_listed, used_axes
 from plot_attractors.runs import Run
 from plot_attractors.runs.numbers import feature_metrics, minutes, numbers
 
@@ -24,7 +23,6 @@ ORDER = (  # of the rows
     "attractor", "vqvae", "vqvae, modern", "emergent_communication", "tree_grammar", "slot_grammar",
     "sprite_grammar", "fully_compositional", "not_compositional",
 )  # fmt: skip
-USED = 0.1  # standard deviation of embeddings along a latent axis that is in use
 Cells = dict[str, float]
 
 
@@ -53,7 +51,7 @@ def basins(t: pd.DataFrame) -> Cells:
     names = {
         "stable": "stable", "near": "fixed_near", "attracting_control": "random_near",
         "sentences_per_basin": "sentences_a_basin", "spectral_radius": "eigenvalue",
-        "data_at_embeddings": "trajectories",
+        "near_control": "near_random",
     }  # fmt: skip
     return {name: row[column] for column, name in names.items()}
 
@@ -94,14 +92,9 @@ MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
 }
 
 
-@torch.no_grad()
 def axes(run: Run) -> Cells:
-    """How many latent axes the embeddings of sentences in use are spread along."""
-    model = run.model
-    if not hasattr(model, "forward_dynamics") or not is_listed(model):
-        return {}
-    used = model.embeddings()[sentences_in_use(model, run.data.batch(512).x)]
-    return {"axes": int((used.std(0) > USED).sum())}
+    """How many latent axes embeddings use."""
+    return {"axes": int(used_axes(run.model).sum())} if is_listed(run.model) else {}
 
 
 def row(path: Path) -> dict[str, object]:
