@@ -23,12 +23,12 @@ CUT = {"pretrain": 300, "warm_up": 300, "final_e_updates": 300}  # of every phas
 CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
     **{
         f"hbv {i}": ("hbv", i, "smoke", {})
-        for i in ("wake_sleep_em", "gflownet_em", "detailed_balance_em", "exact_em")
+        for i in ("wake_sleep_em", "gflownet_em", "exact_em")
     },
     **{
         name: (name, None, "smoke", {})
         for name in (
-            "length_prior", "time_and_input_dependent", "langevin", "dsprites",
+            "algorithms", "length_prior", "time_and_input_dependent", "langevin", "dsprites",
             "vqvae", "emergent_communication", "fully_compositional", "not_compositional",
             "slot_grammar", "sprite_grammar", "tree_grammar",
         )

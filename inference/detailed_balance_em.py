@@ -77,6 +77,7 @@ class DetailedBalanceEM:
 
     def __init__(self, model: AttractorModel, data: DataSet, c: Any) -> None:
         self.model, self.config = training.require_model(model, AttractorModel), c
+        training.require_parts(model, "this inference program", "flow_correction", "log_partition")
         self.inputs = training.input_source(data, model)
         weights = training.MStepConfig(c.lr, 1.0, 1.0)
         self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)

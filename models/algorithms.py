@@ -1,4 +1,4 @@
-"""The model of the paper's text and algorithms, where `attractor` has it otherwise."""
+"""The model of the paper's text and algorithms: `attractor` with g_θ and Z_θ, and what differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.networks import Discretizer
+from plot_attractors.model.networks import Discretizer, FlowCorrection, LogPartition
 from plot_attractors.model.reward import Decodability
 from plot_attractors.ranges import Positive, Range
 from plot_attractors.runs import registry
@@ -73,13 +73,14 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(config: Config, data: DataSet) -> AttractorModel:
-    """The parts of `attractor`; with any order of tokens, the discretizer of the algorithms."""
-    c = config
+    """The parts of `attractor`, g_θ, Z_θ; with any order of tokens, the algorithms' discretizer."""
+    c, d, units = config, config.latent, attractor.auxiliary_units(config, data)
     model: AttractorModel = attractor.build(c, data)
+    model.flow_correction = FlowCorrection(d, c.steps, units)  # g_θ(z, t, x)
+    model.log_partition = LogPartition(d, units)  # Z_θ(z, x)
     if c.readout == "any_order":
-        units, spoken = attractor.auxiliary_units(c, data), model.language
         model.discretizer = Discretizer(
-            spoken, c.latent, context=True, canonical=False, units=units
+            model.language, d, context=True, canonical=False, units=units
         )
         model.sample_z0 = True
     return model

@@ -1,4 +1,4 @@
-"""The attractor model: Table 1, put together for the data at hand."""
+"""The attractor model: Table 1, put together for the data at hand, but for g_θ and Z_θ."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
-    FlowCorrection,
     ImageDecoder,
     InputEncoder,
-    LogPartition,
     SentenceEncoder,
     input_decoder,
 )
@@ -140,7 +138,7 @@ def auxiliary_units(c: Config, data: DataSet) -> int:
 
 
 def build(config: Config, data: DataSet, of_language: Language | None = None) -> AttractorModel:
-    """The parts of Table 1, put together; another language may be given."""
+    """The parts of Table 1 that the default inference trains; another language may be given."""
     c, d, t, units = config, config.latent, config.steps, auxiliary_units(config, data)
     if of_language is None:
         of_language = language(c, data)
@@ -194,8 +192,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
         ),
-        flow_correction=FlowCorrection(d, t, units),  # g_θ(z, t, x)
-        log_partition=LogPartition(d, units),  # Z_θ(z, x)
         steps=t,
         epsilon=c.epsilon,
         decodability=c.reward.decodability,

@@ -73,7 +73,8 @@ class AttractorModel(nn.Module):
 
     Args:
         language: the sentences and P(s).
-        encoder, …, log_partition: the parts of Table 1.
+        encoder, …, discretizer: the parts of Table 1.
+        flow_correction, log_partition: g_θ and Z_θ, of models that balance trains; None: not built.
         steps: T.
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).
         decodability, floor, inverse_temperature: of the `Reward`.
@@ -84,6 +85,8 @@ class AttractorModel(nn.Module):
     Raises ValueError for a part that is not as `PARTS` has it.
     """
 
+    flow_correction: FlowCorrection | None
+    log_partition: LogPartition | None
     sentence_policy: Discretizer | None  # P_θ(s | z0), once there is one
 
     def __init__(
@@ -96,8 +99,8 @@ class AttractorModel(nn.Module):
         forward_dynamics: nn.Module,
         backward_dynamics: nn.Module,
         discretizer: Discretizer,
-        flow_correction: FlowCorrection,
-        log_partition: LogPartition,
+        flow_correction: FlowCorrection | None = None,
+        log_partition: LogPartition | None = None,
         steps: int = 20,
         epsilon: float = 0.05,
         decodability: Decodability = "none",
@@ -111,8 +114,9 @@ class AttractorModel(nn.Module):
         self.language = language
         self.encoder, self.decoder, self.sentence_encoder = encoder, decoder, sentence_encoder
         self.forward_dynamics, self.backward_dynamics = forward_dynamics, backward_dynamics
-        self.discretizer, self.flow_correction = discretizer, flow_correction
-        self.log_partition = log_partition
+        self.discretizer = discretizer
+        self.register_module("flow_correction", flow_correction)
+        self.register_module("log_partition", log_partition)
         self.steps, self.epsilon, self.sample_z0 = steps, epsilon, sample_z0
         beta = inverse_temperature
         self.reward = Reward(sentence_encoder, language, decodability, floor, beta)
@@ -197,8 +201,7 @@ class AttractorModel(nn.Module):
         subclass has that is neither theirs nor of the E-step.
         """
         own = _parameters(self.encoder, self.decoder, self.sentence_encoder)
-        policy = [] if self.sentence_policy is None else _parameters(self.sentence_policy)
-        known = {id(p) for p in (*own, *self.theta, *policy)}
+        known = {id(p) for p in (*own, *self.theta, *_parameters(self.sentence_policy))}
         return own + [p for p in self.parameters() if id(p) not in known]
 
     @property
@@ -420,5 +423,5 @@ class AttractorModel(nn.Module):
         return Description(z.unflatten(0, (-1, draws)), s.unflatten(0, (-1, draws)))
 
 
-def _parameters(*parts: nn.Module) -> list[nn.Parameter]:
-    return [p for part in parts for p in part.parameters()]
+def _parameters(*parts: nn.Module | None) -> list[nn.Parameter]:
+    return [p for part in parts if part is not None for p in part.parameters()]

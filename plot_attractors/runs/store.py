@@ -361,7 +361,7 @@ def compatible(path: Path) -> Iterator[None]:
     """Refuse, in a sentence, a checkpoint whose parts are not those of the program as it is now."""
     try:
         yield
-    except (RuntimeError, KeyError) as error:
+    except (RuntimeError, KeyError, ValueError) as error:  # of optimizers, the last
         raise ValueError(
             f"{path} was fitted by another version of its programs, with other parts: fit it again"
         ) from error

@@ -23,6 +23,7 @@ from .schedule import (
     clipped_update,
     cosine,
     require_model,
+    require_parts,
     set_lr,
 )
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
@@ -52,6 +53,7 @@ __all__ = [
     "imagined",
     "input_source",
     "require_model",
+    "require_parts",
     "require_posterior",
     "set_lr",
     "summary",

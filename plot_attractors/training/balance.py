@@ -34,7 +34,8 @@ def balance_loss(
     With u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k): *detailed* balance has the residuals
     u_t − u_{t+1}, *sub_trajectory* all u_i − u_j with weights λ^{j−i}, *trajectory* balance
     log Z(x) − u_K, and *vargrad* u_K less its mean over the trajectories of the input. K is in the
-    place of T: F = R is assumed from then on.
+    place of T: F = R is assumed from then on. The first two read F before K: they need a flow
+    correction.
     """
     z, e, flow = proposed_flow(model, e, pool, walk)
     trajectories = Trajectories(z, e.z0)
@@ -75,8 +76,11 @@ def proposed_flow(
     log_r = model.reward(e.distribution, None, s).masked_fill(_repeated(key), -torch.inf)
 
     def correction(z: Tensor, t: Tensor) -> Tensor:  # (K − t) g
+        fading = model.onset.log_ratio(z, t, e.z0)
+        if model.flow_correction is None:  # at K alone, where it is 0
+            return fading
         left = (walk - t) / (model.steps - t).clamp(min=1)
-        return left[..., 0] * model.flow_correction(z, t, e.z0) + model.onset.log_ratio(z, t, e.z0)
+        return left[..., 0] * model.flow_correction(z, t, e.z0) + fading
 
     z_hat = model.embed(s).transpose(0, 1)
     return z, e, EnumeratedFlow(log_r.T, z_hat, model.epsilon, walk, correction=correction)

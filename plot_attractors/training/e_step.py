@@ -15,7 +15,14 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.onset import STATIONARY_SD
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
-from plot_attractors.training.schedule import At, Scalar, clipped_update, late_cosine, set_lr
+from plot_attractors.training.schedule import (
+    At,
+    Scalar,
+    clipped_update,
+    late_cosine,
+    require_parts,
+    set_lr,
+)
 from plot_attractors.training.stay import (
     Basins,
     Transitions,
@@ -60,6 +67,8 @@ class EStep:
     ) -> None:
         self.model, self.inputs, self.pool, self.config = model, inputs, pool, walk
         self.lr = lr
+        if walk.balance in ("detailed", "sub_trajectory"):  # which read F before K
+            require_parts(model, f"walk.losses={walk.balance}", "flow_correction")
         self.steps = walk.steps(model)  # K
         if self.steps < model.steps:
             max_step(model)  # restoring steps need it

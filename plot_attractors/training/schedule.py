@@ -20,6 +20,7 @@ __all__ = [
     "cosine",
     "late_cosine",
     "require_model",
+    "require_parts",
     "set_lr",
 ]
 
@@ -158,3 +159,12 @@ def require_model(model: Any, kind: type[M]) -> M:
             "inference program is taken"
         )
     return model
+
+
+def require_parts(model: Any, what: str, *names: str) -> None:
+    """ValueError where an attractor model lacks optional parts that `what` trains."""
+    if any(getattr(model, name) is None for name in names):
+        raise ValueError(
+            f"{what} trains {' and '.join(names)}, which this model does not have: take "
+            "plot-attractors fit algorithms, with the same --data, --inference and --set"
+        )

@@ -23,25 +23,24 @@ SHORT = {
 }  # fmt: skip
 PROGRAM = registry.load("inference", "detailed_balance_em")
 PAPER = registry.load("models", "algorithms").PRESETS["paper"]
-MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("hbv", {}),
-    ("hbv", PAPER),
-    ("hbv", {**PAPER, "reward.floor": -9.0}),
-    ("hbv", {"dynamics.sees": ("time", "context"), "reward.beta": 0.3}),
-    ("sequences", {}),
-    ("hbv", {"language.groups": (1,) * 32, "language.max_length": 7}),  # too many to list
-    ("hbv", {"steps": 1}),
+MODELS: tuple[dict[str, Any], ...] = (
+    {},
+    PAPER,
+    {**PAPER, "reward.floor": -9.0},
+    {"dynamics.sees": ("time", "context"), "reward.beta": 0.3},
+    {"language.groups": (1,) * 32, "language.max_length": 7},  # too many to list
+    {"steps": 1},
 )
 
 
-def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
-    built, data = with_data(HBV | dict(settings), name)
+def build(settings: Any = (), model: Any = None, **inference: Any) -> Any:
+    built, data = with_data(HBV | dict(settings), "algorithms")
     return schedule("detailed_balance_em", model or built, data, SHORT | inference)
 
 
 def still() -> Any:
     """A model whose policy stays at z0, and whose embeddings are further away than any input."""
-    model = tiny()
+    model = tiny(name="algorithms")
     with torch.no_grad():
         last = model.forward_dynamics.net[-1]
         last.weight.zero_()
@@ -53,10 +52,10 @@ def still() -> Any:
 # -- Algorithm 1: who is trained when
 
 
-@pytest.mark.parametrize(("name", "settings"), MODELS, ids=str)
-def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]) -> None:
-    model = tiny(settings, name)
-    fit = run_to(build(settings, name, model), "e_step")
+@pytest.mark.parametrize("settings", MODELS, ids=str)
+def test_each_step_trains_its_own_parameters(settings: dict[str, Any]) -> None:
+    model = tiny(settings, "algorithms")
+    fit = run_to(build(settings, model), "e_step")
     theta, phi = model.theta, model.phi
     for phase, trained, fixed in (("e_step", theta, phi), ("m_step", phi, theta)):
         run_to(fit, phase)
@@ -76,11 +75,9 @@ def test_the_phases_end_with_an_e_step() -> None:
     assert names == [("pretrain", 0, 2), *steps, ("e_step", 2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"), [({}, "hbv"), (PAPER, "hbv"), ({"readout": "discretizer"}, "hbv")]
-)
-def test_a_resumed_schedule_equals_an_uninterrupted_one(settings: Any, name: str) -> None:
-    assert_resumes(lambda: build(settings, name))
+@pytest.mark.parametrize("settings", [{}, PAPER, {"readout": "discretizer"}])
+def test_a_resumed_schedule_equals_an_uninterrupted_one(settings: Any) -> None:
+    assert_resumes(lambda: build(settings))
 
 
 # -- Algorithm 2: what the buffers hold
@@ -194,7 +191,7 @@ def test_rare_sentences_are_drawn_more_often() -> None:
 @pytest.mark.parametrize("settings", [{}, {"reward.decodability": "posterior", "reward.beta": 0.5}])
 def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, Any]) -> None:
     """P(s | z) ∝ R(z, s; x) N(z; ẑ_s, ε²), and its Z: reward, kernel and prior each enter once."""
-    model = tiny({"epsilon": 0.5, "language.length_cost": 0.6, **settings})
+    model = tiny({"epsilon": 0.5, "language.length_cost": 0.6, **settings}, "algorithms")
 
     def log_joint(z: Tensor, z0: Tensor) -> Tensor:
         s = model.sentences

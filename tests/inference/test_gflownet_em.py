@@ -63,7 +63,7 @@ CASES = {
         name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
     ),
     "inverse temperature": lambda: build(
-        {"reward.beta": 0.3}, **{"walk.losses": ("likelihood", "detailed")}
+        {"reward.beta": 0.3}, name="algorithms", **{"walk.losses": ("likelihood", "detailed")}
     ),
     "any order": lambda: build({"readout": "any_order"}),
     "axes": lambda: of_sprites(**WORDS),
@@ -153,7 +153,7 @@ class Stationary(nn.Module):
 
 @pytest.mark.parametrize("kind", BALANCES)
 def test_balance_holds_for_a_chain_that_is_reversible_at_its_only_sentence(kind: Any) -> None:
-    model = tiny({"language.groups": (1,), "steps": 3})
+    model = tiny({"language.groups": (1,), "steps": 3}, "algorithms")
     pool, e = pool_of(model, 2), model.encode(inputs(BALANCE_INPUTS))
     with torch.no_grad():
         for p in model.flow_correction.parameters():
@@ -195,7 +195,8 @@ def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
 
 @pytest.mark.parametrize("name", BALANCES)
 def test_every_balance_trains(name: str) -> None:
-    fit = run_to(build(**{"walk.losses": ("likelihood", name)}, e_updates=5), "e_step")
+    losses, model = ("likelihood", name), "hbv" if name in BALANCES[2:] else "algorithms"
+    fit = run_to(build(name=model, **{"walk.losses": losses}, e_updates=5), "e_step")
     before = [p.clone() for p in fit.model.theta]
     result = [fit.step() for _ in range(5)]
     losses = [m["balance_loss"] for m in result if "balance_loss" in m]
@@ -221,6 +222,7 @@ def test_balance_alone_trains_no_likelihood() -> None:
     [
         ({}, {"walk.losses": ()}, "such as walk.losses=likelihood,vargrad, not nothing"),
         ({}, {"walk.losses": ("vargrad", "detailed")}, "one balance, or both"),
+        ({}, {"walk.losses": ("detailed",)}, "walk.losses=detailed trains flow_corr"),
         ({}, BY_BALANCE, "to stay put without noise satisfies balance .* dynamics.min_sd=0.0245"),
         ({"epsilon": 0.4}, {}, "the bounds from 0.001 to 0.2 exclude"),
         ({"dynamics.min_sd": 0.05}, {}, "the bounds from 0.05 to 0.2 exclude"),

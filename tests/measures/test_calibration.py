@@ -39,10 +39,8 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
-    FlowCorrection,
     InputDecoder,
     InputEncoder,
-    LogPartition,
     SentenceEncoder,
 )
 from plot_attractors.runs import Run, registry
@@ -108,8 +106,6 @@ def model(steps: int = 2, **options: Any) -> AttractorModel:
             d, steps, context=True, time=True, units=16, layers=2, sd_range=wide
         ),
         discretizer=Discretizer(language, d, units=16, layers=2),
-        flow_correction=FlowCorrection(d, steps, 16, 2),
-        log_partition=LogPartition(d, 16, 2),
         steps=steps,
         epsilon=0.4,
         **options,

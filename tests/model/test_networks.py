@@ -42,7 +42,7 @@ def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...], start
 
 
 def test_backward_dynamics_correction_and_log_z_see_time_and_context() -> None:
-    model = tiny()
+    model = tiny(name="algorithms")
     z, a, b = states(3)
     f, g, log_z = model.backward_dynamics, model.flow_correction, model.log_partition
     assert not same(f(z, 1.0, a), f(z, 3.0, a))

@@ -17,7 +17,6 @@ from plot_attractors.model.networks import (
     Dynamics,
     FlowCorrection,
     InputEncoder,
-    LogPartition,
     SentenceEncoder,
     input_decoder,
 )
@@ -58,7 +57,6 @@ def build_model(
         backward_dynamics=Dynamics(latent, steps, context=True, time=True, units=16),
         discretizer=Discretizer(language, latent, units=16),
         flow_correction=FlowCorrection(latent, steps, 16),
-        log_partition=LogPartition(latent, 16),
         steps=steps,
         **{"epsilon": 0.05, **options},
     )

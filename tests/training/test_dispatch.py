@@ -69,7 +69,7 @@ CEILINGS = {
     ("attractor", "exact_em", "hbv"): {
         "pretrain": (250, 380), "warm_up": (440, 600),
     },
-    ("attractor", "detailed_balance_em", "hbv"): {"e_step": (1750, 1900), "m_step": (360, 500)},
+    ("algorithms", "detailed_balance_em", "hbv"): {"e_step": (1750, 1900), "m_step": (360, 500)},
     ("vqvae", "vqvae", "hbv"): {"train": (260, 330)},
     ("emergent_communication", "emergent_communication", "hbv"): {"gumbel_softmax": (780, 1300)},
 }  # fmt: skip
