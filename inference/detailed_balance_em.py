@@ -1,7 +1,10 @@
 """Algorithms 1 to 6 of the paper to the letter: detailed balance on a weighted replay buffer.
 
 Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
-in the preset paper of `algorithms`; else the exact one, where it can be.
+in the preset paper of `algorithms`; else the exact one, where it can be. Both flows of a transition
+are of the buffer's sentence, as Algorithms 3 and 4 are printed; by flow_sentences=new, Eq.
+*flow_estimate* and the preset authors, each has its own. Beyond the text: gradients are clipped to
+a norm of 1, the VAE is trained first, and steps have a least noise (`dynamics.min_sd`).
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ class Config:
     lr: Positive = 1e-3  # Adam's learning rate
     sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
     explore: Share = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
-    # the one of the buffer in both flows of a transition (Algorithm 3), or new ones (the text)
-    flow_sentences: Literal["buffer", "new"] = "new"
+    # the buffer's in both flows of a transition (Algorithms 3, 4), or new ones (Eq. flow_estimate)
+    flow_sentences: Literal["buffer", "new"] = "buffer"
     flow_lr: Positive = 1.0  # learning rate of log Z and g, in units of lr
     epsilon_start: Positive | None = None  # ε from which an E-step comes down to epsilon
 
@@ -64,7 +67,8 @@ PAPER = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paper": PAPER,
-    "authors": PAPER,  # with deletion_chains, which has the authors' M-step
+    # with deletion_chains, which has the authors' M-step
+    "authors": {**PAPER, "flow_sentences": "new"},
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
     "smoke": {
         "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
@@ -77,12 +81,13 @@ class DetailedBalanceEM:
 
     def __init__(self, model: AttractorModel, data: DataSet, c: Any) -> None:
         self.model, self.config = training.require_model(model, AttractorModel), c
-        training.require_parts(model, "this inference program", "flow_correction", "log_partition")
+        names = "flow_correction", "log_partition"
+        self.g, self.log_z = training.require_parts(model, "this inference program", *names)
         self.inputs = training.input_source(data, model)
         weights = training.MStepConfig(c.lr, 1.0, 1.0)
         self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)
-        flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
-        self.of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+        flow = [*self.log_z.parameters(), *self.g.parameters()]
+        self.of_discretizer = [*model.discretizer.parameters(), *self.log_z.parameters()]
         self.of_dynamics = model.theta
         self.theta, self.discretizer = (
             torch.optim.Adam(_groups(p, flow, c.lr, c.flow_lr), c.lr, fused=True)
@@ -159,7 +164,7 @@ class DetailedBalanceEM:
             lambda z: OneOrder(model, z, e.z0),
             model.epsilon,
             model.steps,
-            correction=lambda z, t: model.flow_correction(z, t, e.z0),
+            correction=lambda z, t: self.g(z, t, e.z0),
             sentences=s if self.config.flow_sentences == "buffer" else None,
         )
         loss = self.balance(trajectories, flow)
@@ -176,8 +181,9 @@ class DetailedBalanceEM:
             log_r = model.reward(e.distribution, z, s)
             log_kernel = model.terminal_kernel(s).log_prob(z).sum(-1)
         log_pf, log_pb = model.discretizer.score(s, z, e.z0)
-        log_z = model.log_partition(z, e.z0)
-        residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
+        residual = gflownet.discretizer_balance(
+            self.log_z(z, e.z0), log_pf, log_r, log_kernel, log_pb
+        )
         loss = residual.square().mean()
         training.clipped_update(self.discretizer, self.of_discretizer, loss)
         return loss.detach()

@@ -161,10 +161,12 @@ def require_model(model: Any, kind: type[M]) -> M:
     return model
 
 
-def require_parts(model: Any, what: str, *names: str) -> None:
-    """ValueError where an attractor model lacks optional parts that `what` trains."""
-    if any(getattr(model, name) is None for name in names):
+def require_parts(model: Any, what: str, *names: str) -> list[Any]:
+    """Optional parts of an attractor model that `what` trains, or a ValueError where it has none."""
+    parts = [getattr(model, name) for name in names]
+    if None in parts:
         raise ValueError(
             f"{what} trains {' and '.join(names)}, which this model does not have: take "
             "plot-attractors fit algorithms, with the same --data, --inference and --set"
         )
+    return parts

@@ -223,10 +223,11 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
     assert fit.step()["discretizer_loss"] == pytest.approx(4.0, rel=0.01)
 
 
-@pytest.mark.parametrize("which", ["buffer", "new"])
-def test_the_sentence_of_a_flow_is_that_of_the_buffer_or_new(which: str) -> None:
-    """At ẑ_s of another sentence than the buffer's: only what is drawn anew knows of it."""
-    fit = run_to(build(flow_sentences=which), "e_step")
+@pytest.mark.parametrize(("preset", "new"), [("full", 0), ("paper", 0), ("authors", 1)])
+def test_both_flows_are_of_the_buffers_sentence_but_for_the_authors(preset: str, new: int) -> None:
+    """Algorithm 3 as printed."""
+    which = {k: v for k, v in PROGRAM.PRESETS[preset].items() if k == "flow_sentences"}
+    fit = run_to(build(**which), "e_step")
     fit.step()
     buffer, scored = fit.state["replay"].entries, []
     score = fit.model.reward.__call__
@@ -243,8 +244,8 @@ def test_the_sentence_of_a_flow_is_that_of_the_buffer_or_new(which: str) -> None
     s = scored[0][0]  # (T + 1, B, width)
     assert s.shape[:2] == (T + 1, 8)
     same = (s == s[:1]).all(-1).all(0)
-    assert bool(same.all()) == (which == "buffer")
-    if which == "buffer":
+    assert bool(same.all()) != new
+    if not new:
         assert (s[0][:, None] == buffer["s"]).all(-1).any(1).all()
 
 
