@@ -19,7 +19,7 @@ from plot_attractors.analysis.sampling import has_likelihood, shows_bits
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 from plot_attractors.measures.information_loss import ecdf_difference
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.pareto import psis
+from plot_attractors.pareto import MOST_K, psis
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
@@ -107,9 +107,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
-
-
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``diagnostics``: three panels of bits, one of others, which have no ``ones.npz``."""
     bits = "ones.npz" in tables
@@ -126,7 +123,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
 def _draw_weights(axes: Axes, summary: pd.DataFrame) -> None:
     known = summary[np.isfinite(summary["pareto_k"])]
     axes.scatter(known["pareto_k"], known["ess"], s=22, color=BLUE, alpha=0.7, linewidths=0)
-    axes.axvline(UNTRUSTED, ymax=0.87, color=RED, linewidth=1.4, linestyle="--")
+    axes.axvline(MOST_K, ymax=0.87, color=RED, linewidth=1.4, linestyle="--")
     axes.set_ylim(0, 1.25 * summary["ess"].max())
     middle = summary[["pareto_k", "ess"]].median()
     text = f"median k̂ {middle['pareto_k']:.2f}, median size {middle['ess']:.1f}"

@@ -14,6 +14,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+MOST_K = 0.7  # of k̂, above which weights tell nothing
+MOST_DISTANCE = 0.1  # total variation from a posterior of draws that are trusted as its samples
 LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
 LEAST_VALUES = 10  # that differ, in a tail of more: a smooth curve is fitted to no fewer steps
 

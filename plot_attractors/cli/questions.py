@@ -39,7 +39,7 @@ def ask(
         from plot_attractors.runs import Run
 
         opened = Run(run)
-        _say_unfinished(opened)
+        _say_first(opened)
         for text in inputs:
             answer = opened.ask(text, draws, most, seed)
             for row in answer.inputs.to_dict("records"):
@@ -47,10 +47,15 @@ def ask(
                 console.print(_summary(row), _sentences(own), "", sep="\n")
 
 
-def _say_unfinished(run: Any) -> None:
+def _say_first(run: Any) -> None:
+    """What makes the answers doubtful."""
+    from plot_attractors.runs import trust
+
     position, total = run.position
     if position < total:
         console.print(f"The run is unfinished: this is update {position} of {total}.")
+    for caution in trust.cautions(run):
+        console.print(escape(caution))
 
 
 def _summary(row: dict[str, Any]) -> str:
@@ -110,7 +115,7 @@ def samples(
         from plot_attractors.runs.tables import spreadsheet
 
         opened = Run(run)
-        _say_unfinished(opened)
+        _say_first(opened)
         with still("sampling"):
             chosen = choices(opened, feature) if feature else None
             inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from plot_attractors.data import digests
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
-from plot_attractors.runs import Run, pretrained, registry, store, weights
+from plot_attractors.runs import Run, pretrained, registry, store, trust, weights
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs.analyze import applies
 from plot_attractors.runs.described import settings_of, shown_value
@@ -164,6 +165,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "size": f"{size / 1e6:.2f} MB",
         **machine,
     }
+    found = dict.fromkeys(METRICS, math.nan) | about["analyses"]
     differing = _table(["setting", "here", "default"], _differing(run))
     paragraphs = [
         f"# A trained model: {run.program_name} on {run.data_name}, seed {run.seed}",
@@ -177,6 +179,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "*This run*: by its analyses, before the export. *Again*: of the weights that are kept, "
         f"mean ± standard deviation of {REPEATS} smaller samples.",
         _numbers(run, about),
+        " ".join([trust.verdict(found), *trust.lost_onset(run), *trust.doubts(found)]).strip(),
         "## Data",
         of_data.get("data", "Those that the model program makes.").strip(),
         "## Limits",
@@ -184,7 +187,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "## Licence",
         "Apache-2.0, as that of the code.",
     ]
-    return "\n\n".join(paragraphs) + "\n"
+    return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
 def _differing(run: Run) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
-from plot_attractors.runs import Run, registry
+from plot_attractors.runs import Run, registry, trust
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten, from_table, to_table
@@ -99,14 +99,7 @@ def summary(run: Run, numbers: Mapping[str, float]) -> list[str]:
     if not math.isnan(ratio := numbers["language_compositionality"]):
         told.append(f"sentences make the code of the features {ratio:.2f} times shorter")
     parts = [asked] + ([f"Found: {'; '.join(told)}."] if told else [])
-    if not math.isnan(numbers["tv_excess"]):
-        doubts = _miscalibrated(numbers)
-        how = "not yet, see below" if doubts else "yes"
-        parts.append(
-            "To be trusted as samples of the posterior: "
-            f"{how} (total variation {_distance(numbers)})."
-        )
-    return parts
+    return [*parts, *filter(None, [trust.verdict(numbers)])]
 
 
 def terms(run: Run, numbers: Mapping[str, float]) -> dict[str, str]:
@@ -137,16 +130,15 @@ def terms(run: Run, numbers: Mapping[str, float]) -> dict[str, str]:
 
 SMOKE = "seconds: it shows that all parts work, and no number of it means anything"
 SHORT = {"smoke": SMOKE, "demo": "minutes"}
-MOST_EXCESS = 0.15
-SLOPES = (0.85, 1.15)
-LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
 
 
 def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `found` are the metrics by name."""
     of_run = [*_exported(run), *_unfinished(run), *_other_version(run), *_short(run)]
-    return [*of_run, *_few(run, numbers), *_miscalibrated(numbers)]
+    with contextlib.suppress(ValueError):  # no checkpoint, which `_unfinished` tells
+        of_run += trust.lost_onset(run)
+    return [*of_run, *_few(run, numbers), *trust.doubts(numbers)]
 
 
 def _exported(run: Run) -> list[str]:
@@ -229,34 +221,6 @@ def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
     if tokens < language.tokens:
         unused = language.tokens - tokens
         warned.append(f"Tokens that are never used: {unused:.0f} of {language.tokens}.")
-    return warned
-
-
-def _distance(numbers: Mapping[str, float]) -> str:
-    above = f"{numbers['tv_excess']:.2f} above its noise floor"
-    if math.isnan(value := numbers["tv_extrapolated"]):
-        return f"{above}, a lower bound"
-    return f"about {value:.2f}; {above}"
-
-
-def _miscalibrated(numbers: Mapping[str, float]) -> list[str]:
-    warned = []
-    if numbers["tv_excess"] > MOST_EXCESS:
-        warned.append(
-            "Trajectories do not sample the posterior well: their total variation from it is "
-            f"{_distance(numbers)} (good: below {MOST_EXCESS} above the floor)."
-        )
-    if not math.isnan(slope := numbers["slope"]) and not SLOPES[0] <= slope <= SLOPES[1]:
-        how = "too uniformly" if slope < 1 else "too selectively"
-        warned.append(
-            f"Sentences are sampled {how}: the slope of log-frequency on log-reward is "
-            f"{slope:.2f} (good: {SLOPES[0]} to {SLOPES[1]})."
-        )
-    if numbers["ess_512"] < LEAST_ESS:
-        warned.append(
-            "Importance weights are uneven: the effective sample size is "
-            f"{numbers['ess_512']:.1%} of the samples (good: 5 % or more)."
-        )
     return warned
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs import Run, pretrained, registry, trust
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
@@ -46,6 +46,8 @@ def compare(
         the metrics of the topic: `METRICS` (``docs/metrics.md``); for ``features`` a column for
             each feature, such as ``colour`` and, of a held-out split, ``colour (position)``.
         minutes: duration of the training, once it has ended.
+        trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its
+            total variation is not known, and of means.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. Missing numbers
     are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis that applies to
@@ -82,14 +84,17 @@ def compare(
         texts |= {labels[key]: text for key, text in short.items() if key in shown}
         rest = tuple(sorted((key, repr(value)) for key, value in own.items() if key != "seed"))
         rank = [_rank(own.get(k)) for k in (*_PROGRAMS, "preset", *shown) if k != "seed"]
-        row = {"kind": "run", "run": names[run.path], **texts, **numbers(run, metrics)}
-        rows.append(({**row, "minutes": minutes(run)}, (rank, rest, run.seed, row["run"])))
+        found = numbers(run, metrics)
+        row = {"kind": "run", "run": names[run.path], **texts, **found, "minutes": minutes(run)}
+        if topic == "dynamics":
+            row["trusted"] = {True: "yes", False: "no"}.get(trust.trusted(found), "")
+        rows.append((row, (rank, rest, run.seed, row["run"])))
     groups: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
     for row, (_, rest, seed, _) in sorted(rows, key=lambda pair: pair[1]):
         groups[rest].append((row, seed))
     lines = [line for group in groups.values() for line in _with_mean(group, labels, columns)]
     # of objects: a whole number must not turn into 2.0 because another run lacks the setting
-    head = ["kind", "run", *labels.values(), *columns]
+    head = ["kind", "run", *labels.values(), *columns, *["trusted"] * (topic == "dynamics")]
     table = pd.DataFrame(lines, columns=head, dtype=object)
     table = table.astype(dict.fromkeys(columns, float))
     if "seed" in labels:

@@ -162,7 +162,7 @@ def require_model(model: Any, kind: type[M]) -> M:
 
 
 def require_parts(model: Any, what: str, *names: str) -> list[Any]:
-    """Optional parts of an attractor model that `what` trains, or a ValueError where it has none."""
+    """Optional parts of an attractor model that `what` trains; ValueError where it has none."""
     parts = [getattr(model, name) for name in names]
     if None in parts:
         raise ValueError(

@@ -242,7 +242,7 @@ def test_spread(values: list[float], form: str, shown: str) -> None:
 # Warnings.
 
 GOOD = dict.fromkeys(METRICS, math.nan) | {
-    "tv_excess": 0.1, "slope": 1.0, "ess_512": 0.3, "sentences_in_use": 600.0,
+    "tv_excess": 0.1, "k_hat_512": 0.7, "slope": 1.0, "ess_512": 0.3, "sentences_in_use": 600.0,
     "tokens_in_use": 12.0,
 }  # fmt: skip
 MANY = {"language.groups": ",".join(["1"] * 32)}
@@ -252,7 +252,10 @@ MANY = {"language.groups": ",".join(["1"] * 32)}
     ("changed", "settings", "sentence"),
     [
         ({}, {}, ""),
-        ({"tv_excess": 0.2}, {}, "total variation from it is 0.20"),
+        ({"tv_excess": 0.11}, {}, "total variation from it is 0.11 above its noise floor, a lower"),
+        ({"tv_extrapolated": 0.11}, {}, "total variation from it is about 0.11; 0.10 above"),
+        ({"tv_excess": 0.2, "tv_extrapolated": 0.1}, {}, ""),
+        ({"k_hat_512": 0.71}, {}, "their Pareto k̂ is 0.71"),
         ({"slope": 0.8}, {}, "too uniformly"),
         ({"slope": 1.2}, {}, "too selectively"),
         ({"ess_512": 0.04}, {}, "effective sample size is 4.0%"),
@@ -315,8 +318,7 @@ def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
     assert told == "Found: 412 of 728 sentences are in use."
     assert "yes (total variation 0.08 above its noise floor, a lower bound)" in trusted
     trusted = findings.summary(run, result | {"tv_extrapolated": 0.13})[-1]
-    assert "yes (total variation about 0.13; 0.08 above its noise floor)" in trusted
-    assert "not yet, see below" in findings.summary(run, result | {"tv_excess": 0.3})[-1]
+    assert "not yet (total variation about 0.13; 0.08 above its noise floor)" in trusted
     page = report(run.path, tmp_path / "page.html").read_text()
     assert page.index("Asked: which sentences") < page.index("trained for T = ")
     assert page.index("trained for T = ") < page.index("Headline numbers")

@@ -29,7 +29,7 @@ NUMBERS = {
     "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_control": 0.125, "recovery_sampled": 0.9375,
     "fixed_points": 0.625, "in_basins": 0.75, "in_basins_control": 0.25, "tv_brownian": 0.25,
     "tv_encoder": 0.375, "kl_control": 0.4,
-    "minutes": 1.5,
+    "minutes": 1.5, "trusted": "no",
 }  # fmt: skip
 
 

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from plot_attractors import cli
+from plot_attractors.gflownet import certificate
 from plot_attractors.report import report
-from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs import Run, pretrained, registry, trust
 from plot_attractors.runs.analyze import analyze, applies
 from plot_attractors.runs.compare import compare
 from plot_attractors.runs.numbers import numbers
@@ -55,6 +56,24 @@ def test_it_is_opened_by_name_and_reading_writes_nothing(
     assert [file.name for file in tmp_path.iterdir()] == ["both.html"]
     assert times(made[1].parent) == package
     assert NAME in call("list")
+
+
+def test_report_card_comparison_and_answers_have_one_yardstick(
+    made: tuple[Run, Path], tmp_path: Path
+) -> None:
+    assert (trust.MOST_DISTANCE, trust.MOST_K) == (certificate.MOST_DISTANCE, certificate.MOST_K)
+    assert not made[0].model.onset.vector.any()  # inputs vary in all axes after so few updates
+    page = report(made[0].path, tmp_path / "page.html").read_text()
+    for text in (page, (made[1] / "card.md").read_text(), call("ask", NAME, "L", "--draws", 9)):
+        told = " ".join(text.split())
+        assert "The onset is lost (dynamics.onset=1.25): trajectories begin at z0 itself" in told
+        assert "Trajectories do not sample the posterior well" in told
+        assert f"(good: at most {certificate.MOST_DISTANCE})" in told
+        assert "not yet (total variation" in told or text is not page
+    assert compare([NAME])["trusted"].tolist() == ["no"]
+    whole = Run(Path(cli.__file__).parents[1] / "pretrained" / "hbv")
+    assert whole.model.onset.vector.any()
+    assert not trust.lost_onset(whole)
 
 
 def test_analyses_and_reports_go_to_a_copy(
