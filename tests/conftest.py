@@ -37,7 +37,6 @@ SLOW: tuple[str, ...] = (
     "tests/docs/test_commands.py::test_commands_are_taken[README.md]",
     "tests/docs/test_commands.py::test_commands_are_taken[docs/how-to/tables.md]",
     "tests/docs/test_how_to.py::test_a_diffusion_sampler",
-    "tests/docs/test_how_to.py::test_a_tracker_of_ones_own",
     "tests/docs/test_how_to.py::test_balance",
     "tests/docs/test_how_to.py::test_calibration",
     "tests/docs/test_how_to.py::test_losses_of_pyro",

@@ -94,7 +94,6 @@ fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no eff
 fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
 fit dsprites --preset diverse => no preset 'diverse', only .*: name another inference program
 fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
-fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
 fit hbv --set vocabulary=none => the setting 'vocabulary' takes a whole number
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out

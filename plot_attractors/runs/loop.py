@@ -24,7 +24,7 @@ import torch
 
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import store
-from plot_attractors.runs.tracking import CSVTracker, Tracker, open_tracker
+from plot_attractors.runs.tracking import CSVTracker, tensorboard
 
 __all__ = ["Clock", "Interrupted", "Loop", "Progress", "cuda_devices", "denormals_are_zero"]
 
@@ -88,7 +88,7 @@ class Loop:
     checkpoint: Mapping[str, Any] | None
     model: torch.nn.Module
     trainer: Any
-    trackers: Sequence[str | Tracker]
+    tensorboard: bool
     on_progress: Callable[[Progress], None] | None
     log_every: int
     checkpoint_seconds: float
@@ -124,8 +124,8 @@ class Loop:
         finally:
             with contextlib.suppress(OSError):
                 self.csv.close()
-            for other in self.others:
-                other.close()
+            if self.board is not None:
+                self.board.close()
 
     @property
     def elapsed(self) -> float:
@@ -149,7 +149,7 @@ class Loop:
         logger.info("resumed %s after update %d of %d", self.path, position, self.total)
 
     def _begin(self) -> dict[str, Any]:
-        """Write the environment, and open the trackers."""
+        """Write the environment, and open what metrics are written to."""
         now, position = store.now(), self.trainer.position
         environment = environment_.describe(self.device) | {
             "started": environment_.read(self.path).get("started", now),
@@ -159,13 +159,7 @@ class Loop:
         if position:
             environment |= {"resumed": now, "resumed_at": position}
         environment_.replace(self.path, environment)
-        self.others = [
-            open_tracker(tracker, self.path, self.config, position, environment["started"])
-            if isinstance(tracker, str)
-            else tracker
-            for tracker in self.trackers
-            if tracker != "csv"  # which is always written
-        ]
+        self.board = tensorboard(self.path, position) if self.tensorboard else None
         state: Mapping[str, Any] = self.checkpoint or {}
         with store.writing(self.path):
             self.csv = CSVTracker(
@@ -213,8 +207,10 @@ class Loop:
             self.latest = {**means, **self.trainer.summary()}
         head = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(self.elapsed, 3)}
         with store.writing(self.path):
-            for tracker in (self.csv, *self.others):
-                tracker.log(self.trainer.position, {**head, **self.latest})
+            self.csv.log(self.trainer.position, {**head, **self.latest})
+            if self.board is not None:
+                for name, value in {**self.latest, "seconds": head["seconds"]}.items():
+                    self.board.add_scalar(name, value, self.trainer.position)
 
     def _read(self) -> None:
         """Read the metrics of the updates since the last row, and refuse what is not finite."""

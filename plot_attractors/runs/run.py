@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +31,7 @@ from plot_attractors.runs.loop import (
     denormals_are_zero,
 )
 from plot_attractors.runs.registry import suggestion
-from plot_attractors.runs.tracking import Tracker, check_tracker
+from plot_attractors.runs.tracking import check_tensorboard
 
 __all__ = [
     "Interrupted", "Progress", "Run", "default_data", "default_inference", "default_path",
@@ -160,7 +160,7 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     device: str = "cpu",
-    trackers: Sequence[str | Tracker] = ("csv",),
+    tensorboard: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     log_every: int = 100,
     checkpoint_seconds: float = 60.0,
@@ -186,7 +186,7 @@ def fit(
             Python values.
         resume: go on with an unfinished run; where there is none, start.
         device: where to train, ``cpu`` or ``cuda``.
-        trackers: names, or objects with ``log`` and ``close``; the CSV file is always written.
+        tensorboard: write the metrics into event files, too, in the folder ``tensorboard``.
         on_progress: called a few times a second.
         log_every: updates in a row of the metrics.
         checkpoint_seconds: time between checkpoints; there is one at the start, at the end and at
@@ -205,9 +205,8 @@ def fit(
         if not isinstance(value, Mapping if kind is dict else kind):
             raise ValueError(f"{name} is a {kind.__name__}, not {value!r}")
     torch_device = _device(device)
-    for tracker in trackers:
-        if isinstance(tracker, str):
-            check_tracker(tracker)
+    if tensorboard:
+        check_tensorboard()
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
     if not _training.acquire(blocking=False):
         raise ValueError(
@@ -217,8 +216,9 @@ def fit(
     try:
         with denormals_are_zero():
             _train(
-                planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds
-            )
+                planned, torch_device, resume, tensorboard, on_progress, log_every,
+                checkpoint_seconds,
+            )  # fmt: skip
     finally:
         _training.release()
     return planned.path
@@ -247,7 +247,7 @@ def _train(
     planned: Plan,
     device: torch.device,
     resume: bool,
-    trackers: Sequence[str | Tracker],
+    tensorboard: bool,
     on_progress: Callable[[Progress], None] | None,
     log_every: int,
     checkpoint_seconds: float,
@@ -279,7 +279,7 @@ def _train(
                 store.leave(path)  # what is refused does not take the place of the run to come
             raise
         Loop(
-            path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
+            path, config, device, checkpoint, model, trainer, tensorboard, on_progress, log_every,
             checkpoint_seconds, digest,
         ).run()  # fmt: skip
 

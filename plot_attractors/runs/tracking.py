@@ -1,36 +1,17 @@
-"""Trackers: where a run's metrics go, always a CSV file, and TensorBoard or Weights & Biases on
-request.
-"""
+"""Where a run's metrics go: always a CSV file, and TensorBoard on request."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import pandas as pd
 
-from plot_attractors.runs.registry import suggestion
-
-__all__ = ["TRACKERS", "CSVTracker", "Metrics", "Tracker", "check_tracker", "open_tracker"]
-
-Metrics = Mapping[str, float | int | str]
-
-TRACKERS = ("csv", "tensorboard", "wandb")
-
-
-class Tracker(Protocol):
-    """Anything that takes a row of metrics now and then."""
-
-    def log(self, step: int, metrics: Metrics, /) -> object:
-        """Takes the metrics after so many updates."""
-
-    def close(self) -> object:
-        """Writes out what is left."""
+__all__ = ["CSVTracker", "check_tensorboard", "tensorboard"]
 
 
 class CSVTracker:
@@ -49,7 +30,7 @@ class CSVTracker:
             )
         self._rewrite(kept)
 
-    def log(self, step: int, metrics: Metrics) -> None:
+    def log(self, step: int, metrics: Mapping[str, float | int | str]) -> None:
         row: dict[str, Any] = {"step": step, **metrics}
         if new := [name for name in row if name not in self.columns]:
             self._file.close()
@@ -82,51 +63,15 @@ class CSVTracker:
         self._file = self.path.open("a", newline="", encoding="utf-8")
 
 
-class _Service(NamedTuple):
-    """A tracker made of the functions of another package."""
-
-    log: Callable[[int, Metrics], object]
-    close: Callable[[], object]
-
-
-def check_tracker(name: str) -> None:
-    """Raise a ValueError for an unknown tracker, and for one whose package is not installed."""
-    if name not in TRACKERS:
-        near = suggestion(name, TRACKERS)
-        raise ValueError(f"there is no tracker {name!r}: {near}There are {', '.join(TRACKERS)}")
-    if name != "csv" and importlib.util.find_spec(name) is None:
-        raise ValueError(
-            f"the tracker {name} needs a package: pip install 'plot-attractors[{name}]'"
-        )
+def check_tensorboard() -> None:
+    """Raise a ValueError where its package is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("TensorBoard needs a package: pip install 'plot-attractors[tensorboard]'")
 
 
-def open_tracker(
-    name: str, run: Path, config: Mapping[str, Any], step: int, started: str
-) -> Tracker:
-    """TensorBoard or Weights & Biases for the run directory `run`, after `step` updates.
+def tensorboard(run: Path, step: int) -> Any:
+    """A writer into the run directory, after `step` updates; what earlier files hold is hidden."""
+    from torch.utils.tensorboard import SummaryWriter
 
-    What TensorBoard's earlier files hold after `step` is hidden; Weights & Biases goes on with the
-    session of this directory and beginning.
-    """
-    folder = run / name
-    if name == "tensorboard":
-        from torch.utils.tensorboard import SummaryWriter
-
-        purge = step + 1 if step else None
-        writer: Any = SummaryWriter(str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
-
-        def log(step: int, metrics: Metrics) -> None:
-            for key, value in metrics.items():
-                if not isinstance(value, str):
-                    writer.add_scalar(key, value, global_step=step)
-
-        return _Service(log, writer.close)
-    import wandb
-
-    folder.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha1(f"{run.resolve()} {started}".encode()).hexdigest()[:16]
-    session: Any = wandb.init(
-        project="plot-attractors", name=run.name, id=key, resume="allow", dir=str(folder),
-        config=dict(config),
-    )  # fmt: skip
-    return _Service(lambda step, metrics: session.log(dict(metrics), step=step), session.finish)
+    purge = step + 1 if step else None
+    return SummaryWriter(str(run / "tensorboard"), purge_step=purge)  # type: ignore[no-untyped-call]

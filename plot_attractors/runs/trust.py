@@ -81,9 +81,9 @@ def lost_onset(run: Run) -> list[str]:
     if vector is None or vector.any() or checkpoint["position"] < checkpoint["total"]:
         return []
     return [
-        f"The onset is lost (dynamics.onset={norm:g}): trajectories begin at z0 itself, where others "
-        "may have settled. Either inputs or embeddings vary in all latent axes (set latent to one "
-        "more), or the inference program has none (set dynamics.onset=0)."
+        f"The onset is lost (dynamics.onset={norm:g}): trajectories begin at z0 itself, where "
+        "others may have settled. Either inputs or embeddings vary in all latent axes (set latent "
+        "to one more), or the inference program has none (set dynamics.onset=0)."
     ]
 
 

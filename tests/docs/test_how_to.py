@@ -103,15 +103,5 @@ def test_an_analysis_in_the_short_form(tmp_path: Path) -> None:
     assert re.fullmatch(r"[123]\.\d\d tokens\n", (tmp_path / "length.txt").read_text())
 
 
-def test_a_tracker_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    executed("trackers.md")
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("20 pretrain ")
-    assert printed[-1] == "closed"
-
-
 def test_a_language_of_thought_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     executed("own-language-of-thought.md", capsys)

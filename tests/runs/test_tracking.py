@@ -1,19 +1,15 @@
-"""Trackers: rows of metrics in a CSV file, in TensorBoard, in Weights & Biases."""
+"""Rows of metrics in a CSV file, and in TensorBoard."""
 
 from __future__ import annotations
 
-import sys
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from plot_attractors.runs import Run
 from plot_attractors.runs.tracking import CSVTracker
 
-from .test_run import train, train_until
+from .test_run import train
 
 
 def test_csv_columns_may_turn_up_late(tmp_path: Path) -> None:
@@ -31,7 +27,7 @@ def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    path = train(tmp_path / "run", trackers=["csv", "tensorboard"])
+    path = train(tmp_path / "run", tensorboard=True)
     events = EventAccumulator(str(path / "tensorboard"))
     events.Reload()
     logged = {event.step: event.value for event in events.Scalars("fit_loss")}
@@ -39,34 +35,12 @@ def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:
     assert logged == pytest.approx(metrics.to_dict(), rel=1e-6)
 
 
-def test_a_tracker_whose_package_is_not_there_gets_a_sentence(
+def test_without_its_package_there_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"a package: pip install 'plot-attractors\[wandb\]'"):
-        train(tmp_path / "run", trackers=["wandb"])
+    with pytest.raises(
+        ValueError, match=r"a package: pip install 'plot-attractors\[tensorboard\]'"
+    ):
+        train(tmp_path / "run", tensorboard=True)
     assert not (tmp_path / "run").exists()
-
-
-def test_wandb_goes_on_with_the_run_that_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[dict[str, Any]] = []
-    logged: list[int] = []
-
-    class Recorder:
-        def log(self, metrics: dict[str, Any], step: int) -> None:
-            logged.append(step)
-
-        def finish(self) -> None:
-            logged.append(-1)
-
-    package = ModuleType("wandb")
-    package.__spec__ = ModuleSpec("wandb", None)
-    vars(package)["init"] = lambda **arguments: begun.append(arguments) or Recorder()
-    monkeypatch.setitem(sys.modules, "wandb", package)
-    train_until(5, tmp_path / "run", trackers=["wandb"])
-    train(tmp_path / "run", trackers=["wandb"], resume=True)
-    assert begun[0]["id"] == begun[1]["id"]
-    assert begun[0]["config"]["data"]["columns"] == 3
-    assert logged == [3, -1, *Run(tmp_path / "run").metrics()["step"][1:], -1]
