@@ -132,7 +132,7 @@ def sweep(
         if status:
             console.print(sweep_table(states))
             return
-        begun = [s for s in states if s.state not in ("done", "running", "queued")]
+        begun = [s for s in states if s.state not in ("done", "running")]
         runs, ready = [s.run for s in begun], len(states) - len(begun)
         if commands:
             for run in runs:
@@ -141,10 +141,10 @@ def sweep(
         if dry_run:
             for run in runs:
                 console.print(escape(str(run.path)))
-            console.print(f"{len(runs)} runs to run, {ready} done, running or queued")
+            console.print(f"{len(runs)} runs to run, {ready} done or running")
             return
         if not runs:
-            console.print(f"Nothing to do: all {ready} runs are done, running or queued.")
+            console.print(f"Nothing to do: all {ready} runs are done or running.")
             return
         with SweepView() as view:
             now = partial(of_sweep.status, runs)

@@ -1,7 +1,6 @@
 """The runs of a sweep as processes of this machine, and how far they are.
 
-The folder ``.sweep`` beside the runs has the logs, and of every run that was begun ``NAME.job``,
-its process, and of one that failed ``NAME.error``, why.
+The folder ``.sweep`` beside the runs has the logs, and ``NAME.error``, why a run failed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from plot_attractors.runs.sweep import Training
 
 __all__ = ["State", "Status", "command", "inapplicable", "lacking", "run_here", "status"]
 
-State = Literal["done", "running", "queued", "failed", "stopped", "not begun"]
+State = Literal["done", "running", "failed", "stopped", "not begun"]
 
 INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
 POLL_SECONDS = 0.2
@@ -53,23 +52,22 @@ def job(run: Training) -> None:
     """Fit a run, from its last checkpoint, make its analyses, and leave word of what went wrong."""
     import torch
 
-    error_file = _file(run, "error")
-    error_file.unlink(missing_ok=True)
+    _error(run).unlink(missing_ok=True)
     torch.set_num_threads(run.threads)
     try:
         fit(
             run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
             out=run.path, settings=run.settings, resume=True, device=run.device,
         )  # fmt: skip
-        _analyze(run)
+        with store.lock(run.path):
+            _analyze(run)
     except Interrupted:
         pass
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         ours = isinstance(error, ValueError | OSError | FloatingPointError | MemoryError)
-        store.write(error_file, (text if ours else f"{type(error).__name__}: {text}").encode())
+        store.write(_error(run), (text if ours else f"{type(error).__name__}: {text}").encode())
         raise
-    _file(run, "job").unlink(missing_ok=True)
 
 
 def command(run: Training) -> str:
@@ -112,11 +110,10 @@ def lacking(path: Path, names: Iterable[str]) -> list[str]:
 
 def status(runs: Sequence[Training]) -> list[Status]:
     """How far each run is."""
-    queued = _active(runs)
-    return [_status(run, run.name in queued) for run in runs]
+    return [_status(run) for run in runs]
 
 
-def _status(run: Training, active: bool) -> Status:
+def _status(run: Training) -> Status:
     done, metrics = store.progress(run.path), _metrics(run.path)
     updates, total = done or (None, None)
     trained = done is not None and done[0] >= done[1]
@@ -127,18 +124,14 @@ def _status(run: Training, active: bool) -> Status:
         minutes = float(last["seconds"]) / 60
         name = next((name for name in last.index if str(name).endswith("loss")), None)
         loss = "" if name is None else f"{name} {last[name]:.4g}"
-    of_error, reason = _file(run, "error"), ""
+    reason = ""
     state: State
     if trained and not lacking(run.path, run.analyses or ()):
         state = "done"
-    elif (trained and active) or store.is_locked(run.path):
+    elif store.is_locked(run.path):
         state = "running"
-    elif active:
-        state = "queued"
-    elif of_error.is_file():
-        state, reason = "failed", of_error.read_text(encoding="utf-8")
-    elif _file(run, "job").is_file():
-        state, reason = "failed", f"it ended without a word, see the logs in {_logs(run.path)}"
+    elif _error(run).is_file():
+        state, reason = "failed", _error(run).read_text(encoding="utf-8")
     else:
         state = "not begun" if done is None else "stopped"
     return Status(run, state, updates, total, minutes, loss, reason)
@@ -154,7 +147,12 @@ def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object])
     with _interruptible():
         try:
             while waiting or active:
-                active = {slot: pair for slot, pair in active.items() if pair[1].is_alive()}
+                for slot, (run, process) in [*active.items()]:
+                    if not process.is_alive():
+                        del active[slot]
+                        if process.exitcode and not _error(run).is_file():
+                            said = "it ended without a word, see the logs in"
+                            store.write(_error(run), f"{said} {_logs(run.path)}".encode())
                 free = [slot for slot in range(at_once) if slot not in active]
                 for slot in free[: len(waiting)]:
                     run = waiting.popleft()
@@ -162,7 +160,7 @@ def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object])
                 tell()
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
-            _stop([*active.values()])
+            _stop([process for _, process in active.values()])
             raise
 
 
@@ -170,10 +168,9 @@ def _logs(path: Path) -> Path:
     return path.parent / ".sweep" / "logs"
 
 
-def _file(run: Training, kind: str) -> Path:
-    folder = run.path.parent / ".sweep"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{run.name}.{kind}"
+def _error(run: Training) -> Path:
+    """Why a run failed."""
+    return run.path.parent / ".sweep" / f"{run.name}.error"
 
 
 def _metrics(path: Path) -> pd.DataFrame:
@@ -183,29 +180,17 @@ def _metrics(path: Path) -> pd.DataFrame:
         return pd.DataFrame()
 
 
-def _active(runs: Sequence[Training]) -> set[str]:
-    """The names of the runs whose processes live."""
-    files = {run.name: run.path.parent / ".sweep" / f"{run.name}.job" for run in runs}
-    return {
-        name
-        for name, file in files.items()
-        if file.is_file() and store.is_alive(int(file.read_text(encoding="utf-8")))
-    }
-
-
 def _started(run: Training, slot: int) -> BaseProcess:
     process = multiprocessing.get_context("spawn").Process(target=_process, args=(run, slot))
+    _logs(run.path).mkdir(parents=True, exist_ok=True)
     process.start()
-    store.write(_file(run, "job"), str(process.pid).encode())
     return process
 
 
 def _process(run: Training, slot: int) -> None:
     """What a process does: its output goes to a log, and a GPU is its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the parent, which tells it
-    log = _logs(run.path) / f"{run.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with (_logs(run.path) / f"{run.name}.log").open("ab") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())
     if run.device.startswith("cuda"):
@@ -218,14 +203,12 @@ def _process(run: Training, slot: int) -> None:
     job(run)
 
 
-def _stop(active: Sequence[tuple[Training, BaseProcess]]) -> None:
+def _stop(active: Sequence[BaseProcess]) -> None:
     """Have processes stop after an update; returns once they have."""
-    while left := [process for _, process in active if process.is_alive()]:
+    while left := [process for process in active if process.is_alive()]:
         for process in left:
             process.terminate()
         time.sleep(STOP_SECONDS)
-    for run, _ in active:
-        _file(run, "job").unlink(missing_ok=True)
 
 
 @contextmanager
