@@ -179,7 +179,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "*This run*: by its analyses, before the export. *Again*: of the weights that are kept, "
         f"mean ± standard deviation of {REPEATS} smaller samples.",
         _numbers(run, about),
-        " ".join([trust.verdict(found), *trust.lost_onset(run), *trust.doubts(found)]).strip(),
+        " ".join([*trust.lost_onset(run), *(trust.doubts(found) or [trust.verdict(found)])]),
         "## Data",
         of_data.get("data", "Those that the model program makes.").strip(),
         "## Limits",
