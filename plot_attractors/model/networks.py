@@ -282,10 +282,6 @@ class Dynamics(nn.Module):
     def _sd_bounds(self) -> tuple[float, Tensor]:
         return self.sd_range[0], self.max_sd
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}max_sd", self.max_sd)  # of dynamics of before
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
     def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
         """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids.
 

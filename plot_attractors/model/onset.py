@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import torch
 from pyro.distributions import Normal
@@ -47,11 +46,6 @@ class Onset(nn.Module):
         self.norm, self.epsilon = norm, epsilon
         self.register_buffer("vector", torch.zeros(latent))
         self.register_buffer("center", torch.zeros(latent))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        for name in ("vector", "center"):  # models of before have none
-            state_dict.setdefault(f"{prefix}{name}", torch.zeros_like(self.vector))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @torch.no_grad()
     def orient(self, z0: Tensor, z_hat: Tensor) -> None:

@@ -87,7 +87,8 @@ def compare(
         found = numbers(run, metrics)
         row = {"kind": "run", "run": names[run.path], **texts, **found, "minutes": minutes(run)}
         if topic == "dynamics":
-            row["trusted"] = {True: "yes", False: "no"}.get(trust.trusted(found), "")
+            passes = trust.trusted(found)
+            row["trusted"] = "" if passes is None else "yes" if passes else "no"
         rows.append((row, (rank, rest, run.seed, row["run"])))
     groups: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
     for row, (_, rest, seed, _) in sorted(rows, key=lambda pair: pair[1]):

@@ -248,7 +248,6 @@ class Loop:
                     "window": self.window.state(),
                     "data": {name: tuple(digest) for name, digest in self.data.items()},
                     "seconds": self.elapsed,
-                    "model_alone": True,  # it opens without its inference program (`Run.model`)
                 },
                 self.config,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import re
 import threading
@@ -31,7 +32,6 @@ from plot_attractors.runs.loop import (
     denormals_are_zero,
 )
 from plot_attractors.runs.registry import suggestion
-from plot_attractors.runs.tracking import check_tensorboard
 
 __all__ = [
     "Interrupted", "Progress", "Run", "default_data", "default_inference", "default_path",
@@ -47,11 +47,6 @@ STANDARD = "full", "demo", "smoke"  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
 ARRAYS = (".npy", ".npz")
-MOVED = (  # names that models, and inference programs, had before; what stands in their place
-    ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
-    ("load_data", "data sets are programs of their own: give one with --data, see datasets/"),
-    ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
-)
 
 logger = logging.getLogger("plot_attractors")
 
@@ -205,8 +200,8 @@ def fit(
         if not isinstance(value, Mapping if kind is dict else kind):
             raise ValueError(f"{name} is a {kind.__name__}, not {value!r}")
     torch_device = _device(device)
-    if tensorboard:
-        check_tensorboard()
+    if tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("TensorBoard needs a package: pip install 'plot-attractors[tensorboard]'")
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
     if not _training.acquire(blocking=False):
         raise ValueError(
@@ -297,10 +292,7 @@ def _require_updates(trainer: Any, config: Any) -> None:
 def programs(
     program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
 ) -> LoadedPrograms:
-    """The programs of a run, as `fit` takes them.
-
-    Raises ValueError for a name in them that has no effect any more.
-    """
+    """The programs of a run, as `fit` takes them."""
     if str(program) in registry.names("datasets"):  # fit hbv, fit table --data animals.csv
         if data is not None and _is_program(data):
             raise ValueError(
@@ -317,12 +309,10 @@ def programs(
     model = registry.load("models", program)
     of_data = str(default_data(model) if data is None else _kind_of(data))
     inference = str(inference or default_inference(model))
-    of_inference = registry.load("inference", inference)
-    for module, names in ((model, MOVED[:2]), (of_inference, MOVED[2:])):
-        for name, instead in names:
-            if hasattr(module, name):
-                raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
-    dataset = registry.load("datasets", of_data)
+    of_inference, dataset = (
+        registry.load("inference", inference),
+        registry.load("datasets", of_data),
+    )
     return LoadedPrograms(dataset, model, of_inference, (of_data, str(program), inference))
 
 
@@ -545,8 +535,10 @@ class Run:
         """
         if store.has_weights_alone(self.path):
             raise ValueError(f"{self.path} holds a trained model, and nothing of its inference")
-        state = self._state()["inference"]
-        model, inference = self._built(True)
+        state, program = self._state()["inference"], registry.load("inference", self.inference_name)
+        with self._seeded():
+            model = self._built()
+            inference = program.build(model, self.data, self.inference_config)
         with store.compatible(self.path):
             inference.load_state_dict(state)
         self.__dict__["model"] = model.eval()
@@ -554,19 +546,12 @@ class Run:
 
     @cached_property
     def model(self) -> Any:
-        """The trained model, built by its program alone; of a checkpoint of earlier versions, whose
-        inference may have set something of it, by both, where its settings still exist.
-        """
-        checkpoint = self._state()
-        alone = checkpoint.get("model_alone", False)
-        try:
-            _ = self.inference_config
-        except ValueError as error:
-            logger.debug("%s: %s", self.path, error)
-            alone = True
-        model, _ = self._built(not alone)
+        """The trained model, built by its program alone."""
+        state = self._state()["inference"]["model"]
+        with self._seeded():
+            model = self._built()
         with store.compatible(self.path):
-            model.load_state_dict(checkpoint["inference"]["model"])
+            model.load_state_dict(state)
         return model.eval()
 
     def _state(self) -> dict[str, Any]:
@@ -581,19 +566,13 @@ class Run:
                 )
         return checkpoint
 
-    def _built(self, with_inference: bool) -> tuple[torch.nn.Module, Any]:
-        """Model and inference, or None in its place, as at the start of the run; the data that were
-        loaded for them are kept.
-        """
-        with self._seeded():
-            data = self._load_data()
-            program = registry.load("models", self.program_name)
-            data, model = _build(program, self.model_config, torch.device("cpu"), data)
-            self.__dict__.setdefault("data", data)
-            if not with_inference:
-                return model, None
-            inference = registry.load("inference", self.inference_name)
-            return model, inference.build(model, data, self.inference_config)
+    def _built(self) -> torch.nn.Module:
+        """The model as at the start of the run; the data that were loaded for it are kept."""
+        data = self._load_data()
+        program = registry.load("models", self.program_name)
+        data, model = _build(program, self.model_config, torch.device("cpu"), data)
+        self.__dict__.setdefault("data", data)
+        return model
 
     def ask(self, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) -> Any:
         """What the trained attractor model says of an input, how sure, and how fast: tables of

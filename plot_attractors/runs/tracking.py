@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["CSVTracker", "check_tensorboard", "tensorboard"]
+__all__ = ["CSVTracker", "tensorboard"]
 
 
 class CSVTracker:
@@ -61,12 +60,6 @@ class CSVTracker:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, self.path)
         self._file = self.path.open("a", newline="", encoding="utf-8")
-
-
-def check_tensorboard() -> None:
-    """Raise a ValueError where its package is not installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("TensorBoard needs a package: pip install 'plot-attractors[tensorboard]'")
 
 
 def tensorboard(run: Path, step: int) -> Any:

@@ -114,26 +114,6 @@ def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: P
         assert ours == theirs
 
 
-@pytest.mark.parametrize(
-    ("kind", "line", "instead"),
-    [
-        ("models", "INFERENCE = 'exact_em'", "let its Config have INFERENCE"),
-        ("models", "def load_data(config): return None", "data sets are programs of their own"),
-        ("inference", "def inert(*_): return {}", "let its Config have a method inert"),
-    ],
-)
-def test_a_name_that_has_no_effect_any_more_is_refused(
-    kind: str, line: str, instead: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "old.py"
-    of: Any = {"models": ("models", "attractor"), "inference": ("inference", "exact_em")}[kind]
-    file.write_text(f"{registry.find(*of).read_text()}\n{line}\n")
-    pair = (file, None) if kind == "models" else ("hbv", file)
-    with pytest.raises(ValueError, match=r"old\.py has .*, which has no effect") as refused:
-        plan(*pair, "smoke", 0, None, {})
-    assert instead in str(refused.value)
-
-
 @pytest.mark.parametrize("data", ["hbv", "dsprites"])
 @pytest.mark.parametrize("name", ["attractor", "vqvae"])
 def test_a_copy_is_reported_on_the_same_data(name: str, data: str, tmp_path: Path) -> None:
