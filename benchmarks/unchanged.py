@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
             "slot_grammar", "sprite_grammar", "tree_grammar",
         )
     },
-    "slot_grammar gflownet": ("slot_grammar", "grammar_gflownet", "smoke", {}),
+    "slot_grammar gflownet": ("slot_grammar", "grammar_gflownet", "smoke", {"units": 32}),
     "slot_grammar mcmc": ("slot_grammar", "grammar_mcmc", "smoke", {}),
     "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300}),
     "dsprites demo": ("dsprites", None, "demo", {

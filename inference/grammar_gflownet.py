@@ -37,6 +37,11 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     draws its sentences from the guide.
     """
     inputs = grammar_inputs(model, data, c.batch)
+    if model.builder is None:
+        raise ValueError(
+            "this inference program trains a guide, and this model has none: set the units of its "
+            "perceptrons, as by --set units=128"
+        )
     model.draw_by("guide")
     balance = TrajectoryBalance(
         c.particles,

@@ -28,7 +28,7 @@ class Config:
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings of a model's Config that have no effect on this program, and why."""
-        return {"units": "the guide is not trained: grammar_gflownet does"}
+        return {"units": "the guide is not trained: grammar_gflownet trains it"}
 
 
 PRESETS: dict[str, dict[str, Any]] = {

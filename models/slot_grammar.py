@@ -24,7 +24,7 @@ class Config:
     meaning: Literal["nodes", "leaves"] = "nodes"
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: Width = 128  # units of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width | None = None  # of the guide of grammar_gflownet; none: there is no guide
 
     INFERENCE: ClassVar[str] = "enumeration"
     DATA: ClassVar[str] = "hbv"
@@ -33,7 +33,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"units": 32},
+    "smoke": {},
 }
 
 

@@ -26,7 +26,7 @@ class Config:
     sizes: Size = 3  # kinds of sizes that have tokens
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width | None = None  # of the guide of grammar_gflownet; none: there is no guide
 
     INFERENCE: ClassVar[str] = "enumeration"
     DATA: ClassVar[str] = "dsprites"
@@ -35,7 +35,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"sizes": 2, "units": 32},
+    "smoke": {"sizes": 2},
 }
 
 

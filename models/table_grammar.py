@@ -32,7 +32,7 @@ class Config:
     noise: Annotated[float, Range(0, 0.5, above=True)] = 0.02
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width | None = None  # of the guide of grammar_gflownet; none: there is no guide
 
     INFERENCE: ClassVar[str] = "enumeration"
     DATA: ClassVar[str] = "table"
@@ -41,7 +41,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"literals": 2, "units": 32},
+    "smoke": {"literals": 2},
 }
 
 

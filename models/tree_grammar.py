@@ -28,7 +28,7 @@ class Config:
     prior: Literal["uniform", "indifferent"] = "uniform"
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width | None = None  # of the guide of grammar_gflownet; none: there is no guide
 
     INFERENCE: ClassVar[str] = "enumeration"
     DATA: ClassVar[str] = "hbv"
@@ -37,7 +37,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"units": 32},
+    "smoke": {},
 }
 
 

@@ -137,7 +137,7 @@ class GrammarModel(nn.Module):
         truth: (O, tokens) 0 or 1, which tokens are true of each object; with `language` only.
         exact: an expression is true only of an object of which it has all tokens.
         size_principle: x comes from the objects that the expression is true of, not from all.
-        units: of the guide's perceptrons.
+        units: of the guide's perceptrons; None: there is no guide.
     """
 
     truth: Tensor | None
@@ -146,6 +146,7 @@ class GrammarModel(nn.Module):
     extension: Tensor
     log_prior: Tensor
     draws: Tensor
+    builder: Any  # an ExpressionBuilder, or None
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class GrammarModel(nn.Module):
         truth: Tensor | None = None,
         exact: bool = False,
         size_principle: bool = True,
-        units: int = 128,
+        units: int | None = None,
     ) -> None:
         super().__init__()
         if (language is None) != (truth is None):
@@ -183,7 +184,8 @@ class GrammarModel(nn.Module):
         self.register_buffer("extension", extension, persistent=False)
         log_prior = prior.log_prob(self.derivations).double().log_softmax(-1)
         self.register_buffer("log_prior", log_prior, persistent=False)
-        self.builder = ExpressionBuilder(grammar, objects, units)
+        builder = None if units is None else ExpressionBuilder(grammar, objects, units)
+        self.register_module("builder", builder)
         self.register_buffer("draws", torch.zeros(2, dtype=torch.int64))  # see `draw_by`
 
     @property

@@ -153,7 +153,7 @@ def test_every_inference_fits_and_describes(
     program: str, inference: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     if inference == "grammar_gflownet":
-        settings = {**settings, "updates": 4}
+        settings = {**settings, "updates": 4, "units": 32}
     chosen = None if inference == "enumeration" else inference  # the default
     run = Run(fit(program, chosen, preset="smoke", out=tmp_path / program, settings=settings))
     assert run.inference_name == inference
@@ -168,7 +168,7 @@ def test_every_inference_fits_and_describes(
 def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
     inference: str,
 ) -> None:
-    data, model = built("tree_grammar", depth=3, bits=16)
+    data, model = built("tree_grammar", depth=3, bits=16, units=32)
     program = registry.load("inference", inference)
     batch = data.batch(4)
     fit = program.build(
@@ -197,7 +197,7 @@ def test_a_batch_of_no_inputs_is_refused() -> None:
 
 
 def test_behaviour_draws_true_expressions_of_a_clear_input() -> None:
-    data, model = built("slot_grammar")
+    data, model = built("slot_grammar", units=32)
     x = torch.ones(1, 128) * data.probabilities[-1].round()  # what the last leaf shows most
     trace: Any = pyro.poutine.trace(model.behaviour).get_trace(x.expand(200, -1), 1.0)
     s = model.grammar.sentence(trace.nodes["expression"]["value"])

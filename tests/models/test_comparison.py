@@ -46,8 +46,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
         for name in NAMES
     }
-    for inference in ("grammar_mcmc", "grammar_gflownet"):
-        result[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
+    for inference, units in (("grammar_mcmc", {}), ("grammar_gflownet", {"units": 32})):
+        out = folder / inference
+        result[inference] = fit("slot_grammar", inference, preset="smoke", out=out, settings=units)
     return result
 
 
