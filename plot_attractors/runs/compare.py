@@ -47,7 +47,7 @@ def compare(
             each feature, such as ``colour`` and, of a held-out split, ``colour (position)``.
         minutes: duration of the training, once it has ended.
         trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its
-            total variation is not known, and of means.
+            total variation is not known, and of means; none where no run's is.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. Missing numbers
     are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis that applies to
@@ -95,7 +95,8 @@ def compare(
         groups[rest].append((row, seed))
     lines = [line for group in groups.values() for line in _with_mean(group, labels, columns)]
     # of objects: a whole number must not turn into 2.0 because another run lacks the setting
-    head = ["kind", "run", *labels.values(), *columns, *["trusted"] * (topic == "dynamics")]
+    judged = ["trusted"] * any(line.get("trusted") for line in lines)
+    head = ["kind", "run", *labels.values(), *columns, *judged]
     table = pd.DataFrame(lines, columns=head, dtype=object)
     table = table.astype(dict.fromkeys(columns, float))
     if "seed" in labels:
