@@ -264,7 +264,9 @@ def _train(
             store.require_same_data(path, (checkpoint or {}).get("data", {}), digest)
             if fresh:
                 refuse_ignored(loaded.model, planned.configs["model"], data, planned.without)
-            data, model = _build(loaded.model, planned.configs["model"], device, data)
+            model = loaded.model.build(planned.configs["model"], data).to(device)
+            if device.type != "cpu" and hasattr(data, "to"):
+                data = data.to(device)
             before = _held(model)
             trainer = loaded.inference.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
@@ -381,18 +383,6 @@ def _device(device: str) -> torch.device:
     if parsed.type not in ("cpu", "cuda"):
         raise ValueError(f"there is no training on the device {device!r}: give cpu or cuda")
     return parsed
-
-
-def _build(
-    model_program: ModuleType,
-    config: Any,
-    device: torch.device,
-    data: Any,
-) -> tuple[Any, Any]:
-    model = model_program.build(config, data).to(device)
-    if device.type != "cpu" and hasattr(data, "to"):
-        data = data.to(device)
-    return data, model
 
 
 def _held(model: torch.nn.Module) -> dict[str, Any]:
@@ -569,9 +559,10 @@ class Run:
     def _built(self) -> torch.nn.Module:
         """The model as at the start of the run; the data that were loaded for it are kept."""
         data = self._load_data()
-        program = registry.load("models", self.program_name)
-        data, model = _build(program, self.model_config, torch.device("cpu"), data)
         self.__dict__.setdefault("data", data)
+        model: torch.nn.Module = registry.load("models", self.program_name).build(
+            self.model_config, data
+        )
         return model
 
     def ask(self, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) -> Any:
