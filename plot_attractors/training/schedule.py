@@ -167,6 +167,7 @@ def require_parts(model: Any, what: str, *names: str) -> list[Any]:
     if None in parts:
         raise ValueError(
             f"{what} trains {' and '.join(names)}, which this model does not have: take "
-            "plot-attractors fit algorithms, with the same --data, --inference and --set"
+            "plot-attractors fit algorithms, with the same --data and --set, and --inference "
+            "gflownet_em where none was given"
         )
     return parts
