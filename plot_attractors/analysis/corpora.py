@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,8 +148,7 @@ def tokens(corpus: Corpus) -> list[list[str]]:
 
 
 def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
-    """The corpora of a table (CSV) with a row a sentence, by split, or of a file `.jsonl` with an
-    array a line.
+    """The corpora of a table (CSV) with a row a sentence, by split.
 
     ``sentence`` has names of tokens with spaces between, ``-`` where a place is empty. Where no
     token stands at two places, places are exclusive groups of tokens; otherwise sentences are
@@ -158,19 +156,11 @@ def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
     other column is a feature: a number where a value has a fraction, else categorical. Empty cells
     have no value.
 
-    A line of a `.jsonl` file is an array of tokens, as in the Emergent Language Corpus Collection
-    (Boldt & Mortensen 2024), with no features; or an array of two arrays, tokens and elements of
-    the meaning, each a feature that is there or not. A token that ends every line, and is followed
-    by itself alone, ends sentences and is left out.
-
     Raises ValueError: no such table, or no sentences.
     """
     path = Path(file)
     try:
-        if path.suffix == ".jsonl":
-            table = _arrays(path)
-        else:
-            table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"{path} cannot be read as a table (CSV): {reason}") from None
@@ -194,34 +184,6 @@ def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
         rows = (split == name).to_numpy()
         corpora[str(name)] = make(writing, symbols[rows], meaning[rows], features)
     return corpora
-
-
-def _arrays(path: Path) -> pd.DataFrame:
-    """The table of a file with an array a line."""
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-        try:
-            array = json.loads(line or "[]")
-        except json.JSONDecodeError:
-            array = None
-        paired = isinstance(array, list) and [type(part) for part in array] == [list, list]
-        sentence, meaning = array if paired else (array, [])
-        if not isinstance(sentence, list) or any(isinstance(t, list | dict) for t in sentence):
-            raise ValueError(
-                f"line {number} of {path} is neither an array of tokens, as in [4, 1, 2], nor two "
-                'arrays, of tokens and of meanings, as in [[4, 1], ["red", "small"]]'
-            )
-        rows.append(([str(token) for token in sentence], [str(part) for part in meaning]))
-    sentences = [sentence for sentence, _ in rows]
-    ends = {sentence[-1] if sentence else None for sentence in sentences}
-    if len(ends) == 1 and (end := ends.pop()) is not None:
-        first = [sentence.index(end) for sentence in sentences]
-        if all(set(s[k:]) == {end} for s, k in zip(sentences, first, strict=True)):
-            sentences = [s[:k] for s, k in zip(sentences, first, strict=True)]
-    table = {SENTENCE: [" ".join(sentence) for sentence in sentences]}
-    parts = dict.fromkeys(part for _, meaning in rows for part in meaning)
-    table |= {part: ["yes" if part in meaning else "" for _, meaning in rows] for part in parts}
-    return pd.DataFrame(table, dtype=str)
 
 
 def _symbols(rows: Sequence[Sequence[str]], bags: bool) -> tuple[Writing, np.ndarray]:

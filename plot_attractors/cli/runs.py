@@ -241,9 +241,7 @@ def compare(
 
 @app.command()
 def measure(
-    corpus: Annotated[
-        Path, Argument(help="A table (CSV) with a sentence a row, or an array a line (.jsonl).")
-    ],
+    corpus: Annotated[Path, Argument(help="A table (CSV) with a sentence a row.")],
     out: Annotated[
         Path | None, Option("--out", "-o", callback=expanded, help="A .csv file to write.")
     ] = None,

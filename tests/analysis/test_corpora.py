@@ -13,7 +13,6 @@ from plot_attractors.analysis.corpora import (
     make,
     read_corpus,
     to_table,
-    tokens,
 )
 from plot_attractors.data import Feature
 from plot_attractors.runs import registry
@@ -115,41 +114,13 @@ def test_names_of_tokens_do_not_matter() -> None:
     np.testing.assert_allclose(a, b, rtol=1e-3)
 
 
-# An array a line
-
-
-def lines(folder: Path, *rows: str) -> Corpus:
-    file = folder / "theirs.jsonl"
-    file.write_text("\n".join(rows) + "\n")
-    (corpus,) = read_corpus(file).values()
-    return corpus
-
-
-def test_arrays_are_sentences_and_their_padding_is_left_out(tmp_path: Path) -> None:
-    padded = lines(tmp_path, "[1, 2, 0]", "[2, 1, 0]", "[1, 0, 0]")
-    assert tokens(padded) == [["1", "2"], ["2", "1"], ["1"]]
-    assert padded.features == ()
-    assert tokens(lines(tmp_path, "[1, 2, 0]", "[0, 1, 0]")) == [["1", "2", "0"], ["0", "1", "0"]]
-    values = language_measures.measure_all(padded, SIZES).set_index("measure")["value"]
+def test_sentences_alone_are_counted(tmp_path: Path) -> None:
+    (alone,) = read_corpus(write(tmp_path, "sentence\n1 2\n2 1\n1\n")).values()
+    assert alone.features == ()
+    values = language_measures.measure_all(alone, SIZES).set_index("measure")["value"]
     assert values["sentences"] == values["distinct_sentences"] == 3
     assert values["token_entropy"] == pytest.approx(-(0.6 * np.log2(0.6) + 0.4 * np.log2(0.4)))
     assert values["next_token_entropy"] == 0  # each token has one that follows it
-
-
-def test_arrays_of_tokens_and_meanings(tmp_path: Path) -> None:
-    rows = '[[1, 2], ["red", "small"]]', '[[1, 3], ["red"]]', '[[4, 2], ["small"]]', "[[4, 3], []]"
-    corpus = lines(tmp_path, *rows)
-    assert [feature.name for feature in corpus.features] == ["red", "small"]
-    found = language_measures.induced(corpus)
-    assert set(zip(found["form"], found["meaning"], strict=True)) == {
-        ("1", "red=yes"), ("2", "small=yes"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("line", ["[1, 2", '{"a": 1}', "[[1], [2], [3]]", "7"])
-def test_lines_that_are_no_sentences(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ValueError, match=r"line 2 of .* is neither an array of tokens"):
-        lines(tmp_path, "[1]", line)
 
 
 def test_translations_name_the_values_that_occur(tmp_path: Path) -> None:
