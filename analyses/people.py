@@ -160,8 +160,8 @@ def read_people(run: Run, path: Path | None) -> People:
             "this analysis needs a table of people's data: --set human=norms.csv, with the columns "
             + "; or ".join(", ".join(columns) for columns in KINDS)
         )
-    table = read_columns(Path(path).expanduser())
     named = str(getattr(run.data_config, "names", ""))  # what the model's data call them
+    table = read_columns(Path(path).expanduser(), texts=["name", "first", "second", named])
     alone = "name" not in table.frame.columns
     frame = table.frame.rename(columns={named: "name"} if named and alone else {})
     kind = next((kind for columns, kind in KINDS.items() if {*columns} <= {*frame.columns}), "")

@@ -1,4 +1,4 @@
-"""Your own table of 0/1 columns: CSV, Parquet or npz."""
+"""Your own table of 0/1 columns: CSV, Excel or Parquet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class Config(ColumnRoles):
     # columns of numbers that become one for each threshold; a number: of all columns of counts
     at_least: tuple[str, ...] = ()
     missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
-    missing_values: tuple[str, ...] = ()  # marks of them, beside . - ? NA and an empty cell
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}}
@@ -30,11 +29,11 @@ def load(config: Config) -> BinaryTable:
     """The table; ValueError as of `read_table`, and where no file is named."""
     if config.path is None:
         raise ValueError(
-            "Say which table to read: --data animals.csv (CSV, Parquet, npz). A sample: "
+            "Say which table to read: --data animals.csv (CSV, Excel, Parquet). A sample: "
             f"--data {SAMPLE} --set names=animal --set labels=class --set at_least=legs"
         )
     c = config
     return read_table(
         config.path, names=c.names, one_hot=c.one_hot, at_least=c.at_least, missing=c.missing,
-        missing_values=c.missing_values, **c.columns,
+        **c.columns,
     )  # fmt: skip

@@ -50,6 +50,7 @@ def fit(
         Option(help="A data set, by name or path; or your table, vectors, folder of images."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be read.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[
         int | None, Option(min=1, max=1024, help="Of torch; default: all cores.")
@@ -63,12 +64,19 @@ def fit(
     with one_sentence(debug), messages():
         from plot_attractors import runs
         from plot_attractors.runs import settings
+        from plot_attractors.runs.run import plan
 
         if threads is not None:
             import torch
 
             torch.set_num_threads(threads)
         changed = settings.parse(set_ or [])
+        if dry_run:
+            planned = plan(program, inference, preset, seed, out, changed, log_every, data)
+            read = planned.programs.data.load(planned.configs["data"])
+            made = f"the data set {planned.programs.names[0]} makes its own data"
+            console.print(escape(capital(getattr(read, "summary", made))))
+            return
         try:
             with TrainingView(console) as view:
                 path = runs.fit(

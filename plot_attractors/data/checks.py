@@ -25,13 +25,19 @@ def check_whole(what: str, value: object, least: int = 1, most: int | None = Non
 
 
 @contextmanager
-def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
+def reading(path: Path, what: str, hint: str = "", needs: str = "") -> Iterator[None]:
     """Turn whatever a library raises for a damaged or foreign file into a ValueError, a sentence
-    that names the file, what it was read as, and the first line of the reason.
+    that names the file, what it was read as, and the first line of the reason, or a package that it
+    needs.
     """
     try:
         yield
     except Exception as error:
+        if needs and isinstance(error, ImportError):
+            raise ValueError(
+                f"reading {path.name} needs {needs}, which is not installed: install {needs}, or "
+                "save the table as CSV"
+            ) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}{hint}") from error
 

@@ -1,4 +1,4 @@
-"""Columns of a user's table (CSV, TSV, Parquet or npz), and the sentences that refuse them."""
+"""Columns of a user's table (CSV, Excel or Parquet), and the sentences that refuse them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import io
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +21,42 @@ from torch import Tensor
 from plot_attractors.data.checks import reading
 
 __all__ = [
-    "Columns", "check_roles", "column_names", "is_number", "listed", "read_columns",
+    "MISSING", "Columns", "check_roles", "column_names", "is_number", "listed", "read_columns",
     "suggestion",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
 BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
-WORDS = (("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"))  # 0 and 1
+DASHES = ("-", "–", "−")
+WORDS = (  # 0 and 1
+    ("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((dash, "+") for dash in DASHES),
+)  # fmt: skip
 SPLIT = BINARY | {"train": 0, "held_out": 1}
-MISSING = ("", ".", "-", "–", "?", "na", "n/a", "nan", "null", "none")
-# how a cell may spell a number: what it has, its pattern, and what is taken away
-PERCENT = ("a percent sign", r"[+-]?\d+(?:\.\d+|,\d{1,2})?\s*%", r"[%\s]")
-THOUSANDS = ("commas between thousands", r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+", ",")
-DECIMAL = ("decimal commas", r"[+-]?\d+(?:,\d+)?", r"^\+")
+MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
+PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+NUMBERED = re.compile(r"(.*[ _.-])?(id|idx|index|nr|row)", re.IGNORECASE)  # names of such columns
+COUNTED = 10  # rows through which numbers go up by one, and count them
 MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
 MOST_STEPS = 10  # thresholds of a column
 MOST_NAMES = 10  # column names that one sentence lists
+EMPTY: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # alone is missing in files
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a file; every method raises ValueError, in a sentence that names the file."""
+    """The columns of a file; every method raises ValueError, in a sentence that names the file.
+
+    - ``frame``: numbers, or texts without spaces around; NaN where a value is missing;
+    - ``rows``: names that an unnamed first column gives the rows, or none;
+    - ``missing_values``: the words that stood for a missing value.
+    """
 
     frame: pd.DataFrame
     path: Path
+    rows: tuple[str, ...] = ()
+    missing_values: tuple[str, ...] = MISSING
 
     @property
     def name(self) -> str:
@@ -63,6 +74,30 @@ class Columns:
                 near = suggestion(name, list(self.frame.columns))
                 raise ValueError(f"{self.name} has no column {name!r}{near}")
 
+    def is_numeric(self, name: str) -> bool:
+        """Whether a column holds numbers or booleans, not texts."""
+        return pd.api.types.is_numeric_dtype(self.frame[name].dtype)
+
+    def without_numbering(self, names: Sequence[str]) -> Sequence[str]:
+        """The same columns, of which none numbers the rows: whole numbers, each different, of a
+        column called id or the like, or of one that counts by 1 through ten rows or more.
+        """
+        for name in names:
+            column = self.frame[name]
+            if not self.is_numeric(name) or len(column) < 3 or not column.is_unique:
+                continue
+            number = column.to_numpy(float, na_value=np.nan)
+            named = NUMBERED.fullmatch(name) and (number == np.floor(number)).all()
+            if named or (
+                len(number) >= COUNTED and (number - number[0] == range(len(number))).all()
+            ):
+                raise ValueError(
+                    f"column {name!r} of {self.name} numbers the rows ({number[0]:.0f}, "
+                    f"{number[1]:.0f}, …) and tells nothing of them: set names={name}, or "
+                    f"ignore={name}"
+                )
+        return names
+
     def binary(
         self,
         name: str,
@@ -74,17 +109,14 @@ class Columns:
         value is missing that is optional.
         """
         column, inputs = self.frame[name], values is BINARY
-        if pd.api.types.is_numeric_dtype(column.dtype):  # includes booleans
+        missing = column.isna().to_numpy(dtype=bool)
+        if self.is_numeric(name):
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            missing = np.isnan(number)
-            wrong = ~missing & (number != 0) & (number != 1)
         else:
-            text = column.astype("string").str.strip().str.lower()
-            missing = self._empty(name)
             if inputs and (words := self._words(name)):
                 values = dict(zip(words, (0, 1), strict=True))
-            number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
-            wrong = ~missing & np.isnan(number)
+            number = column.str.lower().map(values).to_numpy(dtype=np.float64, na_value=np.nan)
+        wrong = ~missing & (number != 0) & (number != 1)
         refused = wrong if optional else missing | wrong
         if refused.any():
             row = int(refused.argmax())
@@ -120,27 +152,23 @@ class Columns:
         if name == column:
             return self.binary(column, optional=optional)
         if ">=" in column:
-            number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
+            number = self._numbers(name, optional)
             missing, bits = np.isnan(number), number >= float(step)
         else:
-            codes, values = self.codes(name)
+            codes, values = self._known_codes(name, optional)
             missing, bits = codes < 0, np.array([*values, ""])[codes] == step
-        if not optional:
-            self._require_known(name, missing)
         return np.where(missing, -1, bits).astype(np.int8)
 
     def _words(self, name: str) -> tuple[str, str] | None:
         """The words for 0 and 1 that a column of text holds, if it holds only these."""
-        text = self.frame[name].astype("string").str.strip().str.lower()
-        held = {*text[~self._empty(name)]}
+        held = {*self.frame[name].dropna().str.lower()}
         return next((words for words in WORDS if held and held <= {*words}), None)
 
     def tell_words(self, names: Iterable[str]) -> None:
         """Log which word is 1 in those of these columns that hold words."""
         held: dict[tuple[str, str], list[str]] = {}
         for name in names:
-            text = not pd.api.types.is_numeric_dtype(self.frame[name].dtype)
-            if text and (words := self._words(name)):
+            if not self.is_numeric(name) and (words := self._words(name)):
                 held.setdefault(words, []).append(name)
         for (no, yes), columns in held.items():
             logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
@@ -167,59 +195,37 @@ class Columns:
 
     def _advice(self, name: str) -> str:
         """The end of a sentence on a column that is not binary: what it may be."""
-        column = self.frame[name]
-        number = pd.api.types.is_numeric_dtype(column.dtype)
-        if not number and column.is_unique:
+        number = self.is_numeric(name)
+        if not number and self.frame[name].is_unique:
             return f" (it tells every row apart: if it names them, set names={name})"
-        if long := self._long(name):
-            return long
         coded = f"one_hot={name} makes it a 0/1 column for each value"
-        if column.nunique() == 2:
+        if self.frame[name].nunique() == 2:
             coded = f"one_hot={name} makes it one 0/1 column"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
-
-    def _long(self, name: str) -> str:
-        """The end of a sentence where rows are pairs of a concept, this column, and a feature."""
-        texts = [
-            other for other in self.frame.columns
-            if not pd.api.types.is_numeric_dtype(self.frame[other].dtype)
-        ]  # fmt: skip
-        if len(texts) != 2 or len(self.frame.columns) > 4 or self.frame[texts].duplicated().any():
-            return ""
-        if any(2 * self.frame[other].nunique() > len(self.frame) for other in texts):
-            return ""
-        a, b = texts
-        return (
-            f" (rows seem to be pairs of {a} and {b}: pivot the table to one row for each {a}, "
-            f"with pandas.crosstab(t[{a!r}], t[{b!r}]).clip(upper=1))"
-        )
 
     def coded(
         self, one_hot: Sequence[str], at_least: Sequence[str], optional: bool = False
     ) -> Columns:
         """With 0/1 columns in the place of some: one for each value, or for each value but the
-        least (of more than ten, for the deciles). Where a value is missing that is optional, so are
-        all these.
+        least. Where a value is missing that is optional, so are all these.
         """
         parts: list[tuple[str, Any]] = []
         for name in self.frame.columns:
             if name in one_hot:
-                known = self.frame.assign(**{name: self.frame[name].mask(self._empty(name))})
-                codes, values = Columns(known, self.path).codes(name)
+                codes, values = self._known_codes(name, optional)
                 missing = codes < 0
-                if not optional:
-                    self._require_known(name, missing)
                 kept = values[1:] if len(values) == 2 else values  # one tells the other
                 columns = {f"{name}={value}": codes == values.index(value) for value in kept}
             elif name in at_least:
-                number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
+                number = self._numbers(name, optional)
                 missing = np.isnan(number)
-                empty = self._empty(name) if optional else np.zeros(len(missing), dtype=bool)
-                self._require_known(name, missing & ~empty, "a number")
                 steps = np.unique(number[~missing])
                 if len(steps) > MOST_STEPS:
-                    deciles = np.linspace(0, 1, MOST_STEPS + 1)[:-1]
-                    steps = np.unique(np.quantile(number[~missing], deciles))
+                    raise ValueError(
+                        f"column {name!r} of {self.name} has {len(steps)} values, and at_least "
+                        f"makes a column of each of {MOST_STEPS} at most: make it coarser, as by "
+                        f"pandas.qcut(t[{name!r}], 5, labels=False)"
+                    )
                 columns = {f"{name}>={step:g}": number >= step for step in steps[1:]}
             else:
                 parts.append((name, self.frame[name]))
@@ -227,7 +233,7 @@ class Columns:
             parts += [(key, np.where(missing, np.nan, one)) for key, one in columns.items()]
         if twice := _repeated(name for name, _ in parts):
             raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
-        return Columns(pd.DataFrame(dict(parts), index=self.frame.index), self.path)
+        return replace(self, frame=pd.DataFrame(dict(parts), index=self.frame.index))
 
     def counted(self, least: float, others: Iterable[str]) -> Columns:
         """With a 0/1 column ``NAME>=least`` in the place of every column of counts but `others`;
@@ -235,30 +241,38 @@ class Columns:
         """
         columns, aside, constant = dict[str, Any](), list[str](), list[str]()
         for name in self.frame.columns:
-            number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
-            known = number[~np.isnan(number)]
-            texts = pd.api.types.is_numeric_dtype(self.frame[name].dtype)
-            if name in others or not texts or np.isin(known, (0, 1)).all():
-                columns[name] = self.frame[name]
+            column, known = self.frame[name], self.frame[name].dropna()
+            if name in others or not self.is_numeric(name) or known.isin((0, 1)).all():
+                columns[name] = column
             elif (known % 1 != 0).any() or (known < 0).any():
                 aside.append(name)
-            elif (known >= least).all() or (known < least).all():
+            elif (known >= least).nunique() < 2:
                 constant.append(name)
             else:
-                bits = np.where(np.isnan(number), np.nan, number >= least)
-                columns[f"{name}>={least:g}"] = bits
+                columns[f"{name}>={least:g}"] = (column >= least).where(column.notna(), np.nan)
         for names, why in ((aside, "are no counts"), (constant, f"are all or never {least:g}")):
             if names:
                 logger.info(
                     "%d columns of %s %s, and are left out: %s",
                     len(names), self.name, why, listed(names),
                 )  # fmt: skip
-        return Columns(pd.DataFrame(columns, index=self.frame.index), self.path)
+        return replace(self, frame=pd.DataFrame(columns, index=self.frame.index).astype(
+            {name: float for name in columns if name not in self.frame.columns}
+        ))  # fmt: skip
 
-    def _empty(self, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """(rows,) where a column has no value."""
-        text = self.frame[name].astype("string").str.strip().str.lower()
-        return (text.isna() | text.isin(MISSING)).to_numpy(dtype=bool)
+    def _numbers(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(rows,) the numbers of a column, NaN where one is missing that is optional."""
+        number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(float, na_value=np.nan)
+        empty = self.frame[name].isna().to_numpy(dtype=bool) & optional
+        self._require_known(name, np.isnan(number) & ~empty, "a number")
+        return number  # type: ignore[no-any-return]
+
+    def _known_codes(self, name: str, optional: bool) -> tuple[Any, tuple[str, ...]]:
+        """As `codes`, where what is missing is optional."""
+        codes, values = self.codes(name)
+        if not optional:
+            self._require_known(name, codes < 0)
+        return codes, values
 
     def _require_known(self, name: str, missing: Any, what: str = "a value") -> None:
         if missing.any():
@@ -269,9 +283,9 @@ class Columns:
             )
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """(rows,) a column as text, without spaces around; no value may be missing."""
-        texts = self.frame[name].astype("string").str.strip()
-        if (missing := (texts.isna() | (texts == "")).to_numpy(dtype=bool)).any():
+        """(rows,) a column as text; no value may be missing."""
+        texts = self.frame[name].astype("string")
+        if (missing := texts.isna().to_numpy(dtype=bool)).any():
             raise ValueError(
                 f"column {name!r} of {self.name} names the rows, and has no name in "
                 f"{self.row(int(missing.argmax()))}: fill it in"
@@ -279,11 +293,12 @@ class Columns:
         return tuple(texts)
 
     def names_of_rows(self, name: str, concepts: bool) -> tuple[str, ...]:
-        """(rows,) as `texts`. A name that several rows share is logged; of `concepts`, ValueError
-        where rows are pairs of a name and something else, with a row for each feature of one.
+        """(rows,) as `texts`; without a column `name`, as the first column has them, if unnamed. A
+        name that several rows share is logged; of `concepts`, ValueError where rows are pairs of a
+        name and something else, with a row for each feature of one.
         """
-        names = self.texts(name)
-        again = pd.Series(names).value_counts()
+        names = self.texts(name) if name else self.rows
+        again = pd.Series(names, dtype=object).value_counts()
         if (again := again[again > 1]).empty:
             return names
         what = f"column {name!r} of {self.name} names the rows, and {again.index[0]!r} stands in"
@@ -298,18 +313,12 @@ class Columns:
         return names
 
     def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
-        """A label column as codes (rows,), −1 where missing, and the values they stand for."""
-        column = self.frame[name].astype(object)
-        present = column.notna() & (column != "")
+        """A column as codes (rows,), −1 where missing, and the values they stand for."""
         # Whole numbers became floats where one is missing: back, so that they read as in the file.
-        plain = column.where(present, None).infer_objects().convert_dtypes()
-        try:
-            codes, values = pd.factorize(plain, sort=True)
-        except TypeError:  # values of several types have no order
-            codes, values = pd.factorize(plain.astype("string"), sort=True)
+        codes, values = pd.factorize(self.frame[name].convert_dtypes(), sort=True)
         if not len(values):
             raise ValueError(
-                f"label column {name!r} of {self.name} has no value in any row: leave it out"
+                f"column {name!r} of {self.name} has no value in any row: leave it out with ignore"
             )
         return codes.astype(np.int64), tuple(str(value) for value in values)
 
@@ -356,11 +365,7 @@ def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def is_number(text: str) -> bool:
     """Whether a text is a number, and no name of a column."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return bool(NUMBER.fullmatch(text))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -384,92 +389,76 @@ def _repeated(names: Iterable[str]) -> list[str]:
 
 
 def read_columns(
-    path: Path, roles: Sequence[str] = (), missing_values: Sequence[str] = ()
+    path: Path, missing_values: Sequence[str] = MISSING, texts: Sequence[str] = ()
 ) -> Columns:
-    """The columns of a file; an npz file has those one-dimensional arrays that `roles` name.
+    """The columns of a file.
 
-    Cells are missing where they are empty, or hold one of `missing_values`; of columns that are
-    numbers but for these, where they hold ".", "-", "?", "NA" and the like, too. Numbers may have
-    decimal commas (where cells are not separated by commas), commas between thousands, or a percent
-    sign, which the log says. CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252.
+    Cells are missing where they are empty, or hold one of `missing_values` in capitals or not; but
+    nothing else is in the columns `texts`, which name something. Of the usual ones a dash is none
+    in a table that holds a plus. An unnamed first column names the rows, if it does not count them.
 
-    Raises ValueError where the file is missing or unreadable, a row has other cells than the first
-    line names, or a column has no name or another's.
+    CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252. Between semicolons numbers may
+    have decimal commas, which the log says. Vectors of words, as of word2vec and GloVe, have words
+    in their first column.
+
+    Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
+    has other cells than the first line names, or a column has no name or another's.
     """
-    readers = {
-        **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), _read_csv),
-        **dict.fromkeys((".parquet", ".pq"), _read_parquet),
-        ".xlsx": _read_excel,
-        ".npz": _read_npz,
-    }
     name = path.name
     suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else [path.suffix]).lower()
-    if suffix not in readers:
+    if suffix not in READERS:
+        array = f"numpy.load({name!r}){'[...]' * (suffix == '.npz')}"
+        how = f": pandas.DataFrame({array}).to_csv('table.csv', index=False) makes one"
         raise ValueError(
-            f"{name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(readers)}"
+            f"{name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(READERS)}"
+            + how * (suffix in (".npy", ".npz"))
         )
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
-    frame = readers[suffix](path, roles)
+    frame = READERS[suffix](path)
     if len(frame.columns) and not frame.columns[-1] and frame.iloc[:, -1].isna().all():
         frame = frame.iloc[:, :-1]  # every line ends in a separator
+    rows = list[str]()
+    if len(frame.columns) and frame.columns[0] in ("", "Unnamed: 0"):
+        first = frame.iloc[:, 0]
+        if not pd.api.types.is_float_dtype(first.dtype):
+            frame = frame.iloc[:, 1:]
+            numbers = pd.to_numeric(first, errors="coerce") - np.arange(len(first))
+            rows = [] if numbers.isin((0, 1)).all() else first.astype(str).str.strip().tolist()
     names = list(frame.columns)
-    for number, column in enumerate(names, start=1):
-        if not column:
-            raise ValueError(
-                f"column {number} of {name} has no name: name it, or remove it "
-                "(a data frame that was saved with its index has such a column)"
-            )
+    if "" in names:
+        raise ValueError(f"column {names.index('') + 1} of {name} has no name: name or remove it")
     if twice := _repeated(names):
         bare = " (its first line seems to hold values, where the names belong)"
         raise ValueError(
             f"{name} has more than one column called {listed(twice)}: give each its own name"
-            + (bare if {*names} <= {"0", "1"} else "")
+            + (bare if any(map(is_number, twice)) else "")
         )
-    return Columns(_cleaned(frame, name, roles, missing_values), path)
+    words = column_names(missing_values)
+    cells = {n: frame[n].astype("string").str.strip() for n in names if _is_text(frame[n])}
+    if words == MISSING and any(c.str.fullmatch(PLUS).fillna(False).any() for c in cells.values()):
+        words = tuple(word for word in words if word not in DASHES)
+    marks, columns = {word.lower() for word in words} | {""}, dict[str, Any]()
+    numbers_too = [float(word) for word in words if is_number(word)]
+    for key in names:
+        if key in texts:
+            columns[key] = frame[key] if key not in cells else cells[key].mask(cells[key] == "")
+        elif key in cells:
+            text = cells[key].mask(cells[key].str.lower().isin(marks))
+            number = pd.to_numeric(text, errors="coerce")
+            plain = text.notna().any() and number.notna().equals(text.notna())
+            columns[key] = number.to_numpy(float, na_value=np.nan) if plain else text
+        else:
+            known = ~frame[key].isin(numbers_too)
+            columns[key] = frame[key] if known.all() else frame[key].where(known)
+    return Columns(pd.DataFrame(columns, index=frame.index), path, tuple(rows), words)
 
 
-def _cleaned(
-    frame: pd.DataFrame, name: str, roles: Sequence[str], missing_values: Sequence[str]
-) -> pd.DataFrame:
-    """With numbers in the place of texts that stand for them, and NaN for what is missing."""
-    markers = {marker.strip() for marker in missing_values}
-    as_numbers = [float(marker) for marker in markers if is_number(marker)]
-    spellings = (PERCENT, DECIMAL if frame.attrs.get("separator", ",") != "," else THOUSANDS)
-    said: dict[str, list[str]] = {}
-    columns: dict[str, Any] = {}
-    for key in frame.columns:
-        column = frame[key]
-        if pd.api.types.is_numeric_dtype(column.dtype):
-            known = as_numbers and not pd.api.types.is_bool_dtype(column.dtype)
-            columns[key] = column.mask(column.isin(as_numbers)) if known else column
-            continue
-        text = column.astype("string").str.strip()
-        columns[key] = column = column.mask(text.isin(markers).fillna(False).astype(bool))
-        present = text[~(column.isna() | text.isna() | text.str.lower().isin(MISSING))]
-        if key in roles or not len(present):
-            continue
-        number = pd.to_numeric(present, errors="coerce")
-        for what, pattern, taken in spellings if number.isna().any() else ():
-            if present.str.fullmatch(pattern).all():
-                commas = present[present.str.contains(",")]
-                if what == DECIMAL[0] and commas.str.fullmatch(THOUSANDS[1]).all():
-                    raise ValueError(
-                        f"column {key!r} of {name} holds {commas.iloc[0]!r}, which may be "
-                        f"{commas.iloc[0].replace(',', '')} or {commas.iloc[0].replace(',', '.')}: "
-                        "write it without a comma"
-                    )
-                said.setdefault(what, []).append(key)
-                plain = present.str.replace(taken, "", regex=True).str.replace(",", ".")
-                number = pd.to_numeric(plain, errors="coerce")
-        if number.notna().all():
-            columns[key] = number.astype(float).reindex(column.index)
-    for what, keys in said.items():
-        logger.info("numbers of %s have %s: %s", name, what, listed(keys))
-    return pd.DataFrame(columns, index=frame.index, columns=frame.columns)
+def _is_text(column: Any) -> bool:
+    return not pd.api.types.is_numeric_dtype(column.dtype)
 
 
-def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+def _read_csv(path: Path) -> pd.DataFrame:
     with reading(path, "csv"):
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
@@ -479,33 +468,64 @@ def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
         separator, text = match[1], text[match.end() :]
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    first = text.splitlines()[0]
-    separator = separator or max("\t;,", key=re.sub('"[^"]*"', "", first).count)
+    first, second = [*text.split("\n", 2), ""][:2]
+    size, cells = first.split(), len(second.split())
+    sized = len(size) == 2 and all(map(str.isdigit, size)) and cells == int(size[1]) + 1
+    numbers = [is_number(cell) for cell in size]
+    if sized or (" " in first and len(size) > 2 and not numbers[0] and all(numbers[1:])):
+        with reading(path, "vectors of words"):
+            frame = pd.read_csv(
+                io.StringIO(text), sep=" ", header=None, skiprows=int(sized),
+                quoting=csv.QUOTE_NONE, dtype={0: str}, **EMPTY,
+            ).dropna(axis=1, how="all")  # fmt: skip
+        frame.columns = pd.Index(["", *(f"x{k}" for k in range(1, frame.shape[1]))], dtype=object)
+        return frame
+    bare = re.sub('"[^"]*"', "", first)
+    separator = separator or max("\t;,", key=bare.count)
     separator = "\t" if ".tsv" in map(str.lower, path.suffixes) else separator
+    if separator not in bare and len(size) > 1 and cells - len(size) in (0, 1):
+        separator = " "  # as R writes tables
     with reading(path, "csv"):
         records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]
-        width = len(header)  # a blank line is a row without values; a last empty cell is none
-        uneven = (
-            (number, len(cells)) for number, cells in enumerate(records, start=1)
-            if len(cells) not in (0, width) and (len(cells) != width + 1 or cells[-1])
-        )  # fmt: skip
-        row, cells = next(uneven, (0, 0))
-    if row:
-        raise ValueError(
-            f"row {row} of {path.name} (counting from 1, header excluded) has {cells} cells, but "
-            f"its first line names {width} columns; cells are separated by {separator!r}"
-        )
-    with reading(path, "csv"):
-        # Only an empty cell is missing: a label may read "NA". A blank line counts as a row.
+        # a blank line is a row without values; a last empty cell is none
+        rows = [(len(cells), cells[:1], cells[-1:] == [""]) for cells in records]
+    width = len(header)
+    if all(n in (0, width + 1) for n, _, _ in rows) and not all(last for *_, last in rows):
+        labels = [cell for n, first_cell, _ in rows if n for cell in first_cell]
+        if len({*labels}) == len(labels) and not {*labels} <= {"0", "1"}:
+            header, width = ["", *header], width + 1  # as R writes names of rows
+    for row, (n, _, last) in enumerate(rows, start=1):
+        if n not in (0, width) and (n != width + 1 or not last):
+            raise ValueError(
+                f"row {row} of {path.name} (counting from 1, header excluded) has {n} cells, but "
+                f"its first line names {width} columns; cells are separated by {separator!r}"
+            )
+    _require_names(header, path)
+    decimal = "," if separator == ";" else "."
+    with reading(path, "csv"):  # a blank line counts as a row
         frame = pd.read_csv(
-            io.StringIO(text), sep=separator, skipinitialspace=True, keep_default_na=False,
-            na_values=[""], skip_blank_lines=False, low_memory=False, index_col=False,
-            usecols=range(len(header)),
+            io.StringIO(text), sep=separator, skipinitialspace=True, skip_blank_lines=False,
+            low_memory=False, index_col=False, header=0, names=range(width), usecols=range(width),
+            decimal=decimal, **EMPTY,
         )  # fmt: skip
-    frame.columns = pd.Index(header, dtype=object)  # pandas renames the second of two equal names
-    frame.attrs["separator"] = separator
+    if decimal == "," and re.search(r"\d,\d", text):
+        logger.info("numbers of %s have decimal commas", path.name)
+    frame.columns = pd.Index(header, dtype=object)
     return frame
+
+
+def _require_names(header: Sequence[str], path: Path) -> None:
+    """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …"""
+    numbers = [cell for cell in header if is_number(cell)]
+    whole = all(map(str.isdigit, numbers))
+    counting = whole and len(numbers) > 2 and {*np.diff([int(n) for n in numbers])} == {1}
+    if numbers and (not whole or (len(numbers) == len(header) and not counting)):
+        raise ValueError(
+            f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
+            "belong: put a line of names before it, as x1,x2,x3, for instance by pandas.read_csv("
+            f"{path.name!r}, header=None).add_prefix('x').to_csv('named.csv', index=False)"
+        )
 
 
 def _decoded(data: bytes, path: Path) -> str:
@@ -522,74 +542,32 @@ def _decoded(data: bytes, path: Path) -> str:
     return data.decode("cp1252", errors="replace")
 
 
-def _read_excel(path: Path, roles: Sequence[str]) -> pd.DataFrame:
-    try:
-        with reading(path, "xlsx"):
-            options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-            sheets = pd.read_excel(path, sheet_name=None, header=None, **options)
-    except ValueError as error:
-        if isinstance(error.__cause__, ImportError):
-            raise ValueError(
-                f"reading {path.name} needs openpyxl, which is not installed: install openpyxl, or "
-                "save the sheet as CSV"
-            ) from error
-        raise
+def _read_excel(path: Path) -> pd.DataFrame:
+    with reading(path, "xlsx", needs="openpyxl"):
+        sheets = pd.read_excel(path, sheet_name=None, header=None, **EMPTY)
     whole = next(iter(sheets.values()))
     if len(sheets) > 1:
         logger.warning("of %s the first sheet is read, %r", path.name, next(iter(sheets)))
     if not len(whole):
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
     head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
-    frame = whole.iloc[1:].reset_index(drop=True)
+    _require_names(head, path)
+    frame = whole.iloc[1:].reset_index(drop=True).infer_objects()
     frame.columns = pd.Index(head, dtype=object)
     return frame
 
 
-def _read_parquet(path: Path, roles: Sequence[str]) -> pd.DataFrame:
-    try:
+def _read_parquet(path: Path) -> pd.DataFrame:
+    with reading(path, "parquet", needs="pyarrow"):
         from pyarrow import parquet
-    except ImportError as error:
-        raise ValueError(
-            f"reading {path.name} needs pyarrow, which is not installed: install pyarrow, or save "
-            "the table as CSV"
-        ) from error
-    with reading(path, "parquet"):
+
         # without metadata, so that a named index is a column; an unnamed one is none of the user's
         frame: pd.DataFrame = parquet.read_table(path).to_pandas(ignore_metadata=True)
     return frame.loc[:, ~frame.columns.str.startswith("__index_level_")]
 
 
-def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
-    name = path.name
-    with reading(path, "npz"), np.load(path, allow_pickle=False) as file:
-        arrays = {key: _text(file[key]) for key in file.files}
-    matrices = [key for key, array in arrays.items() if array.ndim == 2]
-    if "x" not in arrays and len(matrices) != 1:
-        raise ValueError(
-            f"{name} has {len(matrices)} two-dimensional arrays and none 'x': call the table 'x'"
-        )
-    key = "x" if "x" in arrays else matrices[0]
-    if others := [other for other in matrices if other != key]:
-        logger.warning("of %s the array %r is the table, and not %s", name, key, listed(others))
-    x = arrays[key]
-    if x.ndim != 2:
-        raise ValueError(f"array {key!r} of {name} has {x.ndim} dimension(s): a table has two")
-    numbered = [f"x{k}" for k in range(1, x.shape[1] + 1)]
-    columns = [str(column) for column in arrays.get("columns", np.array(numbered)).reshape(-1)]
-    if len(columns) != x.shape[1]:
-        raise ValueError(
-            f"{name} names {len(columns)} columns, but {key!r} has {x.shape[1]}: name each of them"
-        )
-    parts = [pd.DataFrame(x, columns=columns)]
-    for role in roles:
-        if role in arrays and role not in (key, "columns"):
-            if (shape := arrays[role].shape) != (len(x),):
-                raise ValueError(
-                    f"array {role!r} of {name} has shape {shape}: it needs one a row, {(len(x),)}"
-                )
-            parts.append(pd.DataFrame({role: arrays[role]}))
-    return pd.concat(parts, axis=1)
-
-
-def _text(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+READERS = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".vec", ".csv.gz", ".tsv.gz"), _read_csv),
+    **dict.fromkeys((".parquet", ".pq"), _read_parquet),
+    ".xlsx": _read_excel,
+}

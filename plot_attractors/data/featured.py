@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,21 +15,43 @@ from torch import Tensor
 
 from plot_attractors.data import columns as tables
 from plot_attractors.data.batch import Batch, Members
-from plot_attractors.data.columns import Columns
+from plot_attractors.data.columns import MISSING, Columns
 from plot_attractors.data.features import Feature
 
-__all__ = ["FILE", "Featured", "features_of", "rows_of"]
+__all__ = ["FILE", "MOST", "Featured", "features_of", "rows_of"]
 
 FILE = "file"  # column that names an image
+MOST = 1e30  # of a number: its square and differences are told in single precision
 
 
 class Featured(Members):
-    """Inputs with features that a table told, categorical or continuous.
+    """Inputs of a user's own, with features that a table told, categorical or continuous.
 
-    ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features.
+    - ``name``: of the file or folder; ``row_names``: a name for each row, or none at all;
+    - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
+    - ``inputs``: what they are, in words; ``missing``: which part of them is missing.
     """
 
+    name: str
+    row_names: tuple[str, ...]
     values: Tensor
+    inputs: str
+    missing = 0.0
+
+    @property
+    def summary(self) -> str:
+        """What was read, in a line: rows, columns and their kinds, and what is missing."""
+        splits = ", ".join(f"{len(rows):,} {split}" for split, rows in self.members.items())
+        kinds = [f"{f.kind}, {len(f.outcomes)}" if f.categorical else f.kind for f in self.features]
+        labels = [f"{f.name!r} ({kind})" for f, kind in zip(self.features, kinds, strict=True)]
+        unknown = float((self.labels < 0).float().mean()) if labels else 0.0
+        return "; ".join([
+            f"read {self.name}: {len(self.values):,} rows ({splits})",
+            self.inputs,
+            f"labels {', '.join(labels) or 'none'}",
+            f"names {', '.join(self.row_names[:3])}, …" if self.row_names else "no names",
+            f"missing {self.missing:.1%} of inputs" + f", {unknown:.1%} of labels" * bool(labels),
+        ])  # fmt: skip
 
     @cached_property
     def labels(self) -> Tensor:
@@ -42,20 +66,22 @@ class Featured(Members):
         return self.values[batch.y.cpu()].to(batch.y.device)
 
 
-def rows_of(table: Path, names: list[str], count: int, inputs: str, what: str) -> Columns:
+def rows_of(
+    table: Path, names: list[str], count: int, inputs: str, what: str,
+    missing_values: Sequence[str] = MISSING, texts: Sequence[str] = (),
+) -> Columns:  # fmt: skip
     """The table's rows in the order of the inputs, by the column ``file`` where these have names;
-    `what` they are, and the file `inputs` that holds them, stand in sentences.
+    `what` they are, and the file `inputs` that holds them, stand in sentences. Other arguments as
+    of `read_columns`.
     """
-    if table.suffix.lower() == ".npz":
-        raise ValueError(f"{table.name} is no table with named columns: save it as CSV or Parquet")
-    columns = tables.read_columns(table)
+    columns = tables.read_columns(table, missing_values, (FILE, *texts))
     frame, where = columns.frame, columns.name
     if not names:
         if len(frame) != count:
             raise ValueError(
                 f"{where} has {len(frame)} rows and {inputs} {count} {what}: each needs one row"
             )
-        return Columns(frame.drop(columns=FILE, errors="ignore"), table)
+        return replace(columns, frame=frame.drop(columns=FILE, errors="ignore"))
     if FILE not in frame.columns:
         raise ValueError(
             f"{where} has no column {FILE!r}, which says what image in {inputs} a row is about"
@@ -72,35 +98,40 @@ def rows_of(table: Path, names: list[str], count: int, inputs: str, what: str) -
     if unknown := sorted(set(listed) - set(names)):
         raise ValueError(f"{where} has a row for {unknown[0]!r}, which is not in {inputs}")
     ordered = frame.set_index(listed).loc[names].drop(columns=FILE).reset_index(drop=True)
-    return Columns(ordered, table)
+    return replace(columns, frame=ordered, rows=())
 
 
 def features_of(
-    columns: Columns, names: tuple[str, ...], continuous: tuple[str, ...]
+    columns: Columns, names: tuple[str, ...], continuous: tuple[str, ...] | None
 ) -> tuple[tuple[Feature, ...], Tensor]:
     """The features that columns hold, and their values (N, F), NaN where they are missing.
 
-    A column is continuous where it holds numbers that are not whole, or `continuous` names it.
+    A column is continuous where it holds numbers that are not whole, or `continuous` names it;
+    where that is None, none is.
     """
-    pairs = [_feature(columns, name, name in continuous) for name in names]
+    pairs = [_feature(columns, name, continuous) for name in names]
     values = np.empty((len(columns.frame), len(pairs)), np.float32)
     for k, (_, column) in enumerate(pairs):
         values[:, k] = column
     return tuple(feature for feature, _ in pairs), torch.from_numpy(values)
 
 
-def _feature(columns: Columns, name: str, continuous: bool) -> tuple[Feature, Any]:
+def _feature(
+    columns: Columns, name: str, continuous: tuple[str, ...] | None
+) -> tuple[Feature, Any]:
     column, where = columns.frame[name], f"column {name!r} of {columns.name}"
-    known = column.dropna()
-    dtype = column.dtype
-    numbers = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-    if not len(known):
-        raise ValueError(f"{where} is empty: leave it out with ignore")
-    if continuous and not numbers:
-        raise ValueError(f"{where} is named as continuous, but holds {known.iloc[0]!r}")
-    if numbers and np.isinf(known.to_numpy(float)).any():
-        raise ValueError(f"{where} holds infinity: numbers are finite, or missing")
-    if continuous or (numbers and (known % 1 != 0).any()):
-        return Feature(name), column.to_numpy(np.float32, na_value=np.nan)
     codes, outcomes = columns.codes(name)
+    numbers = columns.is_numeric(name) and not pd.api.types.is_bool_dtype(column.dtype)
+    named = name in (continuous or ())
+    if named and not numbers:
+        raise ValueError(f"{where} is named as continuous, but holds {column.dropna().iloc[0]!r}")
+    number = column.to_numpy(float, na_value=np.nan) if numbers else np.zeros(1)
+    if (large := np.abs(number) > MOST).any():
+        row = int(large.argmax())
+        raise ValueError(
+            f"{where} has {number[row]:g} in {columns.row(row)}: numbers are finite and at most "
+            f"{MOST:g}; divide the column, or empty the cell"
+        )
+    if named or (continuous is not None and (number[~np.isnan(number)] % 1 != 0).any()):
+        return Feature(name), number.astype(np.float32)
     return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import arrays_of, check_whole, reading
-from plot_attractors.data.columns import Columns, check_roles, column_names, listed
+from plot_attractors.data.columns import MISSING, Columns, check_roles, column_names, listed
 from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
@@ -40,7 +40,7 @@ class ImageSet(Featured):
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
     - ``members``: for each split the numbers of its images, (n,) int64;
     - ``source``: SHA-256 of the images before they were brought to their size;
-    - ``row_names``: the files of a folder, or none.
+    - ``row_names``: the files of a folder, or none; ``name``: of the folder or file.
     """
 
     images: Tensor
@@ -49,6 +49,7 @@ class ImageSet(Featured):
     members: dict[str, Tensor]
     source: str = ""
     row_names: tuple[str, ...] = ()
+    name: str = ""
 
     pairs = 0  # of tokens that exclude each other: any stand together
 
@@ -61,6 +62,12 @@ class ImageSet(Featured):
     def input_shape(self) -> tuple[int, ...]:
         """``(channels, side, side)``."""
         return tuple(self.images.shape[1:])
+
+    @property
+    def inputs(self) -> str:  # type: ignore[override]
+        """What they are, in words."""
+        channels, side, _ = self.input_shape
+        return f"{'grey' if channels == 1 else 'coloured'} images of {side} × {side} pixels"
 
     @property
     def mean_pixels(self) -> Tensor:
@@ -93,6 +100,7 @@ def read_images(
     held_out: str = "",
     held_out_fraction: float = 0.0,
     seed: int = 0,
+    missing_values: str | Sequence[str] = MISSING,
 ) -> ImageSet:
     """Read images from a folder and its subfolders, or from an array (npy or npz).
 
@@ -126,17 +134,18 @@ def read_images(
         what = "one image" if len(images) < 2 else "one image again and again"
         raise ValueError(f"{path.name} holds {what}: at least two different ones are needed")
     if table is not None:
-        columns = rows_of(Path(table), names, len(images), path.name, "images")
+        columns = rows_of(Path(table), names, len(images), path.name, "images", missing_values)
     elif named or others:
         raise ValueError("labels, continuous, ignore and held_out need a table: say which file")
     else:
         columns = Columns(_folders(names, len(images)), path)
     columns.require((*named, *others))
-    chosen = label_names or tuple(name for name in columns.frame.columns if name not in others)
+    rest = [name for name in columns.frame.columns if name not in others]
+    chosen = label_names or tuple(columns.without_numbering(rest))
     kept = tuple(dict.fromkeys((*chosen, *measured)))
     features, values = features_of(columns, kept, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    return ImageSet(images, values, features, members, source, tuple(names))
+    return ImageSet(images, values, features, members, source, tuple(names), path.name)
 
 
 def read_like(path: Path, shape: tuple[int, ...]) -> tuple[Tensor, tuple[str, ...]]:

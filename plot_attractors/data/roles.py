@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from plot_attractors.data.columns import MISSING
 from plot_attractors.ranges import Seed, Share
 
 __all__ = ["ColumnRoles"]
@@ -20,6 +21,7 @@ class ColumnRoles:
     held_out: str = ""  # column that marks held-out rows
     held_out_fraction: Share = 0.0  # part of the rows to hold out, where no column marks them
     split_seed: Seed = 0  # seed of the rows that held_out_fraction takes
+    missing_values: tuple[str, ...] = MISSING  # cells that are missing, beside empty ones
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
@@ -28,5 +30,5 @@ class ColumnRoles:
     @property
     def columns(self) -> dict[str, Any]:
         """The same as arguments of `read_table`, `read_images` and `read_vectors`."""
-        names = ("labels", "ignore", "held_out", "held_out_fraction")
+        names = ("labels", "ignore", "held_out", "held_out_fraction", "missing_values")
         return {name: getattr(self, name) for name in names} | {"seed": self.split_seed}

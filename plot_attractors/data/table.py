@@ -13,15 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, Members, split_rows
+from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import as_bits
 from plot_attractors.data.columns import (
+    MISSING,
     check_roles,
     column_names,
     is_number,
     listed,
     read_columns,
 )
+from plot_attractors.data.featured import Featured, features_of
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
@@ -34,26 +36,36 @@ SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this 
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryTable(Members):
+class BinaryTable(Featured):
     """A table of 0/1 columns with categorical labels, some rows of which may be held out.
 
     - ``name``: of the file, for messages and titles;
     - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names;
     - ``row_names``: a name for each row, or none at all;
-    - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``features``: the F labels,
-      the outcomes of each the values that the codes 0, 1, … stand for, as text;
+    - ``values``: (rows, F) float32 codes of labels, NaN where one is missing; ``features``: the F
+      labels, the outcomes of each the values that the codes 0, 1, … stand for, as text;
     - ``members``: for each split the numbers of its rows, (n,) int64;
-    - ``missing_values``: marks of missing values beside the usual ones, in other tables, too.
+    - ``missing_values``: words for missing values, in other tables, too.
     """
 
     name: str
     x: Tensor
     columns: tuple[str, ...]
     row_names: tuple[str, ...]
-    labels: Tensor
+    values: Tensor
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
-    missing_values: tuple[str, ...] = ()
+    missing_values: tuple[str, ...] = MISSING
+
+    @property
+    def inputs(self) -> str:  # type: ignore[override]
+        """What they are, in words."""
+        return f"{self.bits} columns of 0 and 1 ({listed(self.columns)})"
+
+    @property
+    def missing(self) -> float:  # type: ignore[override]
+        """Which part of the values is missing."""
+        return float((self.x < 0).float().mean())
 
     @property
     def bits(self) -> int:
@@ -81,19 +93,19 @@ class BinaryTable(Members):
         return x.float().masked_fill(x < 0, torch.nan)
 
     def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
-        """(n, bits) the rows of another table (CSV, Parquet or npz) with the same columns, or with
-        those that they were coded of; and names of the rows, where a column `names` has them.
+        """(n, bits) the rows of another table with the same columns, or with those that they were
+        coded of; and names of the rows, where a column `names` has them, or an unnamed first one.
 
         Raises ValueError, naming the column and row, for what is missing or not 0 and 1.
         """
-        table = read_columns(path, [names] if names else [], self.missing_values)
+        table = read_columns(path, self.missing_values, [names])
         if not len(table.frame):
             raise ValueError(f"{path.name} has no rows: at least one is needed")
         optional = bool((self.x < 0).any())
         bits = [table.bits_like(column, optional) for column in self.columns]
         x = torch.from_numpy(np.stack(bits, 1))
         known = names in table.frame.columns
-        return x.float().masked_fill(x < 0, torch.nan), table.texts(names) if known else ()
+        return x.float().masked_fill(x < 0, torch.nan), table.texts(names) if known else table.rows
 
     def as_inputs(self, values: Any) -> Tensor:
         """(n, bits) float32 of rows of 0, 1 and, where any are missing here, NaN (n, bits)."""
@@ -102,10 +114,6 @@ class BinaryTable(Members):
     def at(self, y: Tensor) -> Batch:
         """The rows of these numbers (n,), from 0."""
         return Batch(x=self.rows(y), y=y, labels=self.labels[y])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        """(n, F) float32, the codes of the labels, NaN where a label is missing."""
-        return torch.where(batch.labels >= 0, batch.labels.float(), torch.nan)
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
@@ -127,38 +135,36 @@ def read_table(
     held_out_fraction: float = 0.0,
     seed: int = 0,
     missing: Missing = "refuse",
-    missing_values: str | Sequence[str] = (),
+    missing_values: str | Sequence[str] = MISSING,
 ) -> BinaryTable:
-    """Read a table of 0/1 columns from a CSV (or TSV), Parquet or npz file.
+    """Read a table of 0/1 columns from a CSV (or TSV), Excel or Parquet file.
 
     Every column is an input of 0s and 1s (or of true and false, yes and no, y and n, t and f,
-    present and absent, which the log says) unless an argument names it. Columns of which all rows
-    are alike are left out, and so are ratings and other numbers that are not whole, which the log
-    says, too.
+    present and absent, + and -, which the log says) unless an argument names it. Columns of which
+    all rows are alike are left out, and so are ratings and other numbers that are not whole, which
+    the log says, too.
 
     - ``labels``: categorical columns of any type; a missing label becomes −1, unspecified;
-    - ``names``: the column that names the rows;
+    - ``names``: the column that names the rows, by default an unnamed first one;
     - ``one_hot``: columns of any type that become a 0/1 column for each of their values, such as
       ``legs=4``; of two values, one column for the second;
     - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
-      least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles. A number among
-      them is for all columns of counts that nothing else names, as how many raters gave a feature:
+      least, ``legs>=4`` (a thermometer code), of ten values at most. A number among them
+      is for all columns of counts that nothing else names, as how many raters gave a feature:
       ``at_least=2`` makes them ``flies>=2``, and leaves out, as the log says, those that no row or
       every row reaches, and columns of other numbers, which are no features;
     - ``ignore``: columns to leave out;
     - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks rows to hold out;
     - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``;
     - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore");
-      ``missing_values``: marks of missing values beside "", ".", "-", "?", "NA" and the like.
+      ``missing_values``: the words for them, of inputs and labels, beside empty cells; a dash is
+      none in a table that holds a plus, but where it is asked for.
 
-    Several names may be given as one string, separated by commas. A CSV names its columns in the
-    first line. An npz file holds the inputs as a two-dimensional array ``x`` (or its only one),
-    their names in an optional array ``columns`` (else ``x1``, ``x2``, …), and labels or the
-    held-out mark as one-dimensional arrays by name.
+    Several names may be given as one string, separated by commas. The first line names the columns.
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
     not binary, rows are pairs of a name and a feature, a row has no value at all or too few cells,
-    a column is unnamed or unknown, or a split is empty.
+    a column is unnamed or unknown or numbers the rows, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -168,11 +174,12 @@ def read_table(
         raise ValueError(f"at_least has {len(steps)} numbers, {', '.join(steps)}: give one")
     coded = [*column_names(one_hot), *(n for n in column_names(at_least) if n not in steps)]
     check_roles([*roles, *coded], held_out, held_out_fraction)
-    table = read_columns(path, roles, column_names(missing_values))
+    table = read_columns(path, missing_values, [names])
     if not len(table.frame):
         raise ValueError(f"{path.name} has no rows: at least two are needed")
     table.require([*roles, *coded])
-    rows = table.names_of_rows(names, concepts=True) if names else ()
+    table.without_numbering([n for n in table.frame.columns if n not in (*roles, *coded)])
+    rows = table.names_of_rows(names, concepts=True)
     optional = missing == "ignore"
     if steps:
         table = table.counted(float(steps[0]), (*roles, *coded))
@@ -200,13 +207,9 @@ def read_table(
         raise ValueError(
             f"{table.row(int(empty.argmax()))} of {path.name} has no value at all: remove it"
         )
-    codes, features = np.empty((len(x), len(label_names)), int), []
-    for k, name in enumerate(label_names):
-        codes[:, k], values = table.codes(name)
-        features.append(Feature(name, values))
+    features, values = features_of(table, label_names, None)
     members = split_rows(table.held_out(held_out, held_out_fraction, seed))
-    bits, of_labels = torch.from_numpy(x), torch.from_numpy(codes)
     return BinaryTable(
-        path.name, bits, tuple(inputs), rows, of_labels, tuple(features), members,
-        column_names(missing_values),
+        path.name, torch.from_numpy(x), tuple(inputs), rows, values, features, members,
+        table.missing_values,
     )  # fmt: skip

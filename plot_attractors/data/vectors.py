@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,13 +16,14 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import arrays_of, as_rows, reading
 from plot_attractors.data.columns import (
+    MISSING,
     Columns,
     check_roles,
     column_names,
     listed,
     read_columns,
 )
-from plot_attractors.data.featured import Featured, features_of, rows_of
+from plot_attractors.data.featured import MOST, Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
@@ -33,14 +34,7 @@ logger = logging.getLogger(__name__)
 ARRAYS = (".npy", ".npz")
 EXACT = 2**24  # whole numbers up to here are exact in float32
 CELLS = 1_000_000  # numbers that are read at once
-
-
-class Matrix(NamedTuple):
-    """Numbers (rows, columns), in memory or on disk; their names; and columns that are no input."""
-
-    array: np.ndarray[Any, Any]
-    names: tuple[str, ...]
-    beside: Columns
+LEAST = 1e-6  # of its mean, that a column varies by
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +61,11 @@ class Vectors(Featured):
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
     real = True  # inputs are real numbers, neither bits nor pixels
+
+    @property
+    def inputs(self) -> str:  # type: ignore[override]
+        """What they are, in words."""
+        return f"{len(self.columns)} columns of real numbers ({listed(self.columns)})"
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -102,13 +101,13 @@ class Vectors(Featured):
         """(n, D) the standardised rows of another table (CSV or Parquet) with the same columns; and
         names of the rows, where a column `names` has them.
         """
-        table = read_columns(path)
+        table = read_columns(path, texts=[names])
         table.require(self.columns)
         numbers = table.frame[[*self.columns]].apply(pd.to_numeric, errors="coerce")
         raw = np.full((len(numbers), self.array.shape[1]), 0.0, np.float32)
         raw[:, self.kept] = numbers.to_numpy(np.float32)
         known = names in table.frame.columns
-        return self.as_inputs(raw), table.texts(names) if known else ()
+        return self.as_inputs(raw), table.texts(names) if known else table.rows
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
@@ -133,62 +132,79 @@ def read_vectors(
     held_out: str = "",
     held_out_fraction: float = 0.0,
     seed: int = 0,
+    missing_values: str | Sequence[str] = MISSING,
 ) -> Vectors:
-    """Read real-valued vectors, a row each, from an array (npy or npz) or a table (CSV, Parquet).
+    """Read real-valued vectors, a row each, from an array (npy or npz) or a table, as of
+    `read_table`, or as word2vec and GloVe write them.
 
     An npy array stays on disk: a million rows need as much memory as a thousand, but for 8 bytes a
     row. All else is read into memory. Of an npz file the member ``x``, or the only one of two
-    dimensions, is the vectors. The optional member ``columns`` names the columns, else ``x1``,
-    ``x2``, …; members of one dimension that an argument names are labels, names or marks. In a CSV
-    or Parquet file every column is an input unless an argument names it.
+    dimensions, is the vectors. Columns of arrays are called ``x1``, ``x2``, …; in a table every
+    column is an input unless an argument names it.
 
-    ``table`` is a CSV or Parquet file with a row a vector, in the same order. Its columns are
-    features, or only those in ``labels``; a column is continuous where it holds numbers that are
-    not whole, or ``continuous`` names it. ``names`` is the column that names the rows. Other
-    arguments as of `read_table`.
+    ``table`` is a table with a row a vector, in the same order. Its columns are features, or only
+    those in ``labels``; a column is continuous where it holds numbers that are not whole, or
+    ``continuous`` names it. ``names`` is the column that names the rows. Other arguments as of
+    `read_table`.
 
     Each column is standardised by mean and standard deviation of the training rows. Columns that do
     not vary among these are left out, which the log says.
 
-    Raises ValueError, naming the file, row or column, where something cannot be read, is missing or
-    not finite, or a split would be empty.
+    Raises ValueError, naming the file, row or column, where something cannot be read, is missing,
+    not finite or beyond 1e30, a column numbers the rows, or a split would be empty.
     """
     path = Path(path)
     label_names, measured = column_names(labels), column_names(continuous)
     named = tuple(dict.fromkeys((*label_names, *measured)))
     others = (*column_names(ignore), *filter(None, (names, held_out)))
     check_roles((*named, *others), held_out, held_out_fraction)
-    roles = () if table is not None else (*named, *others)
-    matrix = _read_array(path, roles) if path.suffix.lower() in ARRAYS else _read_table(path, roles)
-    count, columns = len(matrix.array), matrix.beside
-    if count < 2:
-        raise ValueError(f"{path.name} has {count} row(s): at least two are needed")
-    chosen = label_names
-    if table is not None:
-        columns = rows_of(Path(table), [], count, path.name, "vectors")
-        rest = (name for name in columns.frame.columns if name not in others)
-        chosen = label_names or tuple(rest)
+    array: Any
+    if is_array := path.suffix.lower() in ARRAYS:
+        array = _read_array(path)
+        inputs: Sequence[str] = [f"x{k}" for k in range(1, array.shape[1] + 1)]
+        beside = Columns(pd.DataFrame(index=range(len(array))), path)
+        if table is None and (*named, *others):
+            raise ValueError(f"what is known of {path.name} stands in a table: set table=FILE.csv")
+    else:
+        beside = read_columns(path, missing_values, [names])
+        inputs = [name for name in beside.frame.columns if name not in (*named, *others)]
+        array = _numbers(beside, beside.without_numbering(inputs))
+    if len(array) < 2:
+        raise ValueError(f"{path.name} has {len(array)} row(s): at least two are needed")
+    if table is None:
+        columns, chosen = beside, named
+    else:
+        columns = rows_of(
+            Path(table), [], len(array), path.name, "vectors", missing_values, [names]
+        )
+        rest = [name for name in columns.frame.columns if name not in others]
+        chosen = named if label_names else tuple(columns.without_numbering(rest))
     columns.require((*named, *others))
-    features, values = features_of(columns, tuple(dict.fromkeys((*chosen, *measured))), measured)
+    features, values = features_of(columns, chosen, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    mean, sd = _moments(matrix, members["train"].numpy())
-    kept = np.flatnonzero(sd > 1e-6 * np.abs(mean) + 1e-30)
+    mean, sd = _moments(array, inputs, beside, members["train"].numpy())
+    kept = np.flatnonzero(sd > LEAST * np.abs(mean) + 1 / MOST)
+    little = f"by more than a part of {LEAST:g} of the mean, as single precision needs"
     if not len(kept):
-        raise ValueError(f"the training rows of {path.name} are all alike: nothing varies")
+        raise ValueError(
+            f"the training rows of {path.name} are all alike: nothing varies"
+            if not sd.any()
+            else f"no column of {path.name} varies {little}: subtract the mean, or multiply"
+        )
     if len(kept) < len(sd):
-        gone = np.delete(np.array(matrix.names), kept).tolist()
+        gone = np.delete(np.array(inputs), kept).tolist()
         logger.warning(
-            "of %d columns of %s, %d do not vary and are left out: %s",
-            len(sd), path.name, len(gone), listed(gone),
+            "of %d columns of %s, %d do not vary %s, and are left out: %s",
+            len(sd), path.name, len(gone), little, listed(gone),
         )  # fmt: skip
     return Vectors(
         path.name,
-        matrix.array,
+        array if is_array else array.astype(np.float32),
         torch.from_numpy(kept),
-        tuple(matrix.names[k] for k in kept),
+        tuple(np.array(inputs)[kept].tolist()),
         torch.from_numpy(mean[kept]).float(),
         torch.from_numpy(sd[kept]).float(),
-        columns.names_of_rows(names, concepts=False) if names else (),
+        columns.names_of_rows(names, concepts=False) or beside.rows,
         values,
         features,
         members,
@@ -196,113 +212,80 @@ def read_vectors(
 
 
 def _moments(
-    matrix: Matrix, train: np.ndarray[Any, Any]
+    array: np.ndarray[Any, Any],
+    names: Sequence[str],
+    columns: Columns,
+    train: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Mean and standard deviation (columns,) float64 of the training rows, read a part at a time;
     every row is checked.
     """
-    columns, used = matrix.beside, np.zeros(len(matrix.array), bool)
+    used = np.zeros(len(array), bool)
     used[train] = True
-    n, mean, squares = 0, np.zeros(len(matrix.names)), np.zeros(len(matrix.names))
-    rounded = np.zeros(len(matrix.names), bool)
-    for first, part in _parts(matrix.array):
-        wrong = ~np.isfinite(part)
+    n, mean, squares = 0, np.zeros(len(names)), np.zeros(len(names))
+    rounded = np.zeros(len(names), bool)
+    rows = max(1, CELLS // len(names))
+    for first in range(0, len(array), rows):
+        part = np.asarray(array[first : first + rows], np.float64)
+        wrong = ~(np.abs(part) <= MOST)
         if wrong.any():
             row, column = (int(k) for k in np.argwhere(wrong)[0])
-            value = "a missing value" if np.isnan(part[row, column]) else str(part[row, column])
+            value = part[row, column]
             raise ValueError(
-                f"column {matrix.names[column]!r} of {columns.name} has {value} in "
-                f"{columns.row(first + row)}, and {int(wrong.sum()):,} such in the rows around it: "
-                "vectors are finite numbers; fill in, or remove the rows"
+                f"column {names[column]!r} of {columns.name} has "
+                f"{'a missing value' if np.isnan(value) else f'{value:g}'} in "
+                f"{columns.row(first + row)}, and {int(wrong.sum()):,} such are in the rows around "
+                f"it: vectors are finite numbers of at most {MOST:g}; fill in, divide the column, "
+                "or remove the rows"
             )
-        if not np.can_cast(matrix.array.dtype, np.float32):
-            rounded |= _rounded(part)
+        if not np.can_cast(array.dtype, np.float32):
+            rounded |= ((part % 1 == 0) & (part != part.astype(np.float32))).any(0)
         part = part[used[first : first + len(part)]]
         if len(part):
             total, here = n + len(part), part.mean(0)
             squares += ((part - here) ** 2).sum(0) + (here - mean) ** 2 * n * len(part) / total
             mean += (here - mean) * len(part) / total
             n = total
-    _tell_rounded(matrix.names, rounded)
-    return mean, np.sqrt(squares / max(n - 1, 1))
-
-
-def _rounded(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """(columns,) whether single precision changes a whole number of a column."""
-    return ((numbers % 1 == 0) & (numbers != numbers.astype(np.float32))).any(0)  # type: ignore[no-any-return]
-
-
-def _tell_rounded(names: Sequence[str], rounded: np.ndarray[Any, Any]) -> None:
     if rounded.any():
         logger.warning(
             "whole numbers beyond %s are rounded, as of single precision, in %s: subtract a "
             "constant, or divide", f"{EXACT:,}", listed(np.array(names)[rounded].tolist()),
         )  # fmt: skip
+    return mean, np.sqrt(squares / max(n - 1, 1))
 
 
-def _parts(array: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    """The number of the first row of each part, and the part, float64."""
-    rows = max(1, CELLS // array.shape[1])
-    for first in range(0, len(array), rows):
-        yield first, np.asarray(array[first : first + rows], np.float64)
-
-
-def _read_table(path: Path, roles: Sequence[str]) -> Matrix:
-    columns = read_columns(path, roles)
-    inputs = [name for name in columns.frame.columns if name not in roles]
-    for name in inputs:
-        if not pd.api.types.is_numeric_dtype(columns.frame[name].dtype):
-            first = columns.frame[name].dropna()
-            raise ValueError(
-                f"column {name!r} of {columns.name} holds {str(first.iloc[0])!r}, which is no "
-                "number: name the column in labels, names or ignore"
-                if len(first)
-                else f"column {name!r} of {columns.name} is empty: name it in ignore"
-            )
+def _numbers(columns: Columns, inputs: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """(rows, inputs) these columns of numbers."""
+    if texts := [name for name in inputs if not columns.is_numeric(name)]:
+        first = columns.frame[texts[0]].dropna()
+        held = f"holds {first.iloc[0]!r}, which is no number" if len(first) else "is empty"
+        raise ValueError(
+            f"column {texts[0]!r} of {columns.name} {held}: name it in labels, names or ignore"
+        )
     if not inputs:
         raise ValueError(
             f"{columns.name} has no column of numbers besides those named in labels, names, ignore "
             "or held_out"
         )
-    numbers = columns.frame[inputs].to_numpy(np.float64, na_value=np.nan)
-    _tell_rounded(inputs, _rounded(numbers))
-    return Matrix(numbers.astype(np.float32), tuple(inputs), columns)
+    return columns.frame[list(inputs)].to_numpy(np.float64, na_value=np.nan)
 
 
-def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
+def _read_array(path: Path) -> np.ndarray[Any, Any]:
+    """The matrix of an npy file, which stays on disk, or of an npz file."""
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}: give the path of the vectors themselves")
-    names, beside = None, dict[str, Any]()
     with reading(path, "an array of vectors"):
-        if path.suffix.lower() == ".npy":
-            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            array, names, beside = _members(path, roles)
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix.lower() == ".npz":
+            with array as file:
+                matrices = arrays_of(file, "x", (2,))
+            if len(matrices) != 1:
+                raise ValueError(
+                    f"it has {len(matrices)} two-dimensional arrays: call the one of vectors x"
+                )
+            array = matrices[0]
         if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
         if array.ndim != 2 or not array.size:
             raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
-        if names is not None and len(names) != array.shape[1]:
-            raise ValueError(f"it names {len(names)} columns, and has {array.shape[1]}")
-        if odd := [name for name, part in beside.items() if part.shape != (len(array),)]:
-            raise ValueError(f"{odd[0]!r} has the shape {beside[odd[0]].shape}, not one a row")
-    names = names or [f"x{k}" for k in range(1, array.shape[1] + 1)]
-    frame = pd.DataFrame(beside, index=range(len(array)))
-    return Matrix(array, tuple(names), Columns(frame, path))
-
-
-def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, dict[str, Any]]:
-    """The matrix of an npz file, the names of its columns, and the members that are roles."""
-    with np.load(path, allow_pickle=False) as file:
-        named = [name for name in ("columns", *roles) if name in file.files]
-        try:
-            beside = {name: file[name] for name in named}
-        except ValueError:
-            raise ValueError("text is stored as Python objects: save it with dtype=str") from None
-        matrices = arrays_of(file, "x", (2,))
-    if len(matrices) != 1:
-        raise ValueError(
-            f"it has {len(matrices)} two-dimensional arrays: call the one of vectors x"
-        )
-    columns = beside.pop("columns", None)
-    return matrices[0], None if columns is None else [str(name) for name in columns], beside
+    return array  # type: ignore[no-any-return]

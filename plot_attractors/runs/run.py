@@ -160,7 +160,8 @@ def fit(
     log_every: int = 100,
     checkpoint_seconds: float = 60.0,
 ) -> Path:
-    """Train a model and return the directory of the run; a finished run returns at once.
+    """Train a model and return the directory of the run; a finished run returns at once, unless its
+    data changed.
 
     The directory holds ``config.toml``, ``metrics.csv`` (means over windows of updates that end
     with a phase at the latest), ``checkpoint.pt`` and ``environment.json``. Whatever stops the
@@ -252,9 +253,6 @@ def _train(
         stack.enter_context(store.lock(path))
         fresh = not (path / "config.toml").exists()
         checkpoint = store.enter(path, config, resume)
-        if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
-            logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
-            return
         stack.enter_context(torch.random.fork_rng(devices=cuda_devices(device)))
         torch.manual_seed(config["run"]["seed"])
         try:
@@ -262,6 +260,11 @@ def _train(
             data = loaded.data.load(planned.configs["data"])
             digest = digests(data)
             store.require_same_data(path, (checkpoint or {}).get("data", {}), digest)
+            if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
+                logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
+                return
+            if said := getattr(data, "summary", ""):
+                logger.info("%s", said)
             if fresh:
                 refuse_ignored(loaded.model, planned.configs["model"], data, planned.without)
             model = loaded.model.build(planned.configs["model"], data).to(device)

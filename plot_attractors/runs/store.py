@@ -270,7 +270,7 @@ def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any
     if differ := differences(then, now):
         raise OtherData(
             f"the data are not those that {path} was trained on, but have other "
-            f"{', '.join(differ)}: put the data back, or fit again into another directory"
+            f"{', '.join(differ)}: put the data back, or fit again into another directory (--out)"
         )
 
 

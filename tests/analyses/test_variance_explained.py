@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pyro.distributions import Normal
@@ -31,8 +32,9 @@ def words(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     kind = np.array(["noun", "verb", "name"])[rng.integers(0, 3, 60)]
     x = rng.normal(size=(60, 6)) + 2 * (kind == "verb")[:, None]
-    np.savez(tmp_path / "words.npz", x=x, kind=kind, word=[f"w{k}" for k in range(60)])
-    return tmp_path / "words.npz"
+    frame = pd.DataFrame(x).assign(kind=kind, word=[f"w{k}" for k in range(60)])
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    return tmp_path / "words.csv"
 
 
 class Halves(nn.Module):
@@ -104,7 +106,7 @@ def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
 
 
 def test_the_data_figure_of_vectors(words: Path) -> None:
-    run = Untrained(None, read_vectors(words, labels="kind"))
+    run = Untrained(None, read_vectors(words, labels="kind", names="word"))
     program = registry.load("analyses", "data")
     tables = program.measure(run, program.Config())
     assert tables["components.csv"]["share"].sum() == pytest.approx(1)

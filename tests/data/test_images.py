@@ -273,8 +273,8 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
             {},
             "row 6 (counting from 1, header excluded) of",
         ),
-        ({"file": NAMES, "none": None}, {}, "column 'none' of a.csv is empty"),
-        ({"file": NAMES, "weight": np.inf}, {}, "column 'weight' of a.csv holds infinity"),
+        ({"file": NAMES, "none": None}, {}, "column 'none' of a.csv has no value"),
+        ({"file": NAMES, "weight": np.inf}, {}, "column 'weight' of a.csv has inf in row 1"),
         (None, {"labels": "coats"}, "no column 'coats': did you mean 'coat'"),
         (None, {"continuous": "coat"}, "named as continuous, but holds 'a'"),
         (None, {"held_out": "coat", "held_out_fraction": 0.5}, "either"),
@@ -295,7 +295,7 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     images = array(tmp_path / "x.npy")
     assert "need a table: say which file" in refusal(images, labels="coat")
     assert "5 rows" in refusal(images, table(tmp_path / "f.csv", digit=range(5)))
-    assert "save it as CSV" in refusal(images, array(tmp_path / "y.npz"))
+    assert "a table must be one of .csv" in refusal(images, array(tmp_path / "y.npz"))
 
 
 def test_an_array_without_a_table_has_no_features(tmp_path: Path) -> None:

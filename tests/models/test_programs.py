@@ -60,11 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     frame = frame.mask(np.arange(rows * 12).reshape(rows, 12) % 17 == 0)
     frame["family"] = np.array(["cat", "dog", "bird", "fish"])[family]
     frame.to_csv(folder / "animals.csv", index=False)
-    np.savez(
-        folder / "words.npz",
-        x=rng.normal(size=(rows, 12)) + 2 * x,
-        family=frame["family"].to_numpy(str),
-    )
+    np.save(folder / "words.npy", rng.normal(size=(rows, 12)) + 2 * x)
     np.save(folder / "faces.npy", rng.integers(0, 256, (rows, 20, 24), dtype=np.uint8))
     path = str(folder / "animals.csv")
     table = {"path": path, "labels": ("family",), "missing": "ignore"}
@@ -72,7 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "table": table,
         "table_grammar": table,
         "images": {"path": str(folder / "faces.npy")},
-        "vectors": {"path": str(folder / "words.npz"), "labels": ("family",)},
+        "vectors": {"path": str(folder / "words.npy"), "table": path, "labels": ("family",)},
     }
 
 

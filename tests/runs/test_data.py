@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
+from plot_attractors import cli
 from plot_attractors.data import (
     HierarchicalBinaryVectors,
     differences,
@@ -27,6 +31,7 @@ from plot_attractors.data.digests import digest
 from plot_attractors.report import report
 from plot_attractors.runs import Run, fit, store, weights
 from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.loop import Loop
 
 RNG = np.random.default_rng(0)
 BITS = RNG.integers(0, 2, (40, 4))
@@ -169,6 +174,19 @@ def test_a_training_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -
     assert (run / "checkpoint.pt").read_bytes() == before
 
 
+def test_fit_of_a_finished_run_notices_changed_data(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"path": str(data), "names": "name", "labels": "family"}
+    again = partial(fit, data.parent / "model.py", INFERENCE, settings=settings)
+    with caplog.at_level("INFO"):
+        again(out=data.parent / "run")
+    assert "nothing to do" in caplog.text
+    one_bit(data)
+    with pytest.raises(store.OtherData, match=r"other values: put .* another directory \(--out\)"):
+        again(out=data.parent / "run")
+
+
 def test_runs_of_before_open_as_they_did(data: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(data.parent / "run", tmp_path / "run"))
     checkpoint = store.load_checkpoint(run)
@@ -196,6 +214,55 @@ def test_exported_weights_know_their_data(data: Path, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"values", b"valuez", 1))
     with pytest.raises(ValueError, match="is damaged"):
         weights.load(tmp_path / "exported")
+
+
+# What was read.
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, tuple[list[str], str]]:
+    """Of each kind of data the arguments of `fit`, and the line that says what was read."""
+    bits = things(d=np.where(BITS[:, 0] == 0, "?", BITS[:, 3]), name=[*NAMES[:-1], ""])
+    write(bits.drop(columns="name"), tmp_path / "bits.csv")
+    np.save(tmp_path / "x.npy", RNG.normal(size=(40, 3)))
+    write(things().assign(size=BITS[:, 0] / 2)[["name", "size"]], tmp_path / "beside.csv")
+    np.save(tmp_path / "i.npy", RNG.integers(0, 256, (40, 16, 16), dtype=np.uint8))
+    share = (BITS[:, 0] == 0).mean() / 4
+    return {
+        "table": (
+            ["bits.csv", "labels=family", "missing=ignore", "held_out_fraction=0.25"],
+            "Read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
+            f"'d'); labels 'family' (categorical, 2); no names; missing {share:.1%} of inputs, "
+            "0.0% of labels",
+        ),
+        "vectors": (
+            ["x.npy", f"table={tmp_path / 'beside.csv'}", "names=name"],
+            "Read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
+            "'size' (continuous); names thing 0, thing 1, thing 2, …; missing 0.0% of inputs, "
+            "0.0% of labels",
+        ),
+        "images": (
+            ["i.npy"],
+            "Read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
+            "missing 0.0% of inputs",
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["table", "vectors", "images"])
+def test_fit_says_what_it_read(
+    tmp_path: Path, files: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name, *settings), line = files[kind]
+    given = [part for one in settings for part in ("--set", one)]
+    run = tmp_path / "run"
+    command = ["fit", kind, "--data", str(tmp_path / name), "--out", str(run), *given]
+    said = CliRunner().invoke(cli.app, [*command, "--dry-run"])
+    assert (said.exit_code, said.stdout) == (0, line + "\n")
+    assert not run.exists()
+    monkeypatch.setattr(Loop, "run", lambda _: logging.getLogger("plot_attractors").info("go"))
+    said = CliRunner().invoke(cli.app, command)
+    assert said.stdout.splitlines()[:2] == [line, "Go"]
 
 
 # Other kinds of data.
