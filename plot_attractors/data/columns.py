@@ -9,7 +9,7 @@ import io
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -137,27 +137,83 @@ class Columns:
             )
         return np.where(missing, -1, number).astype(np.int8)
 
-    def bits_like(self, column: str, optional: bool) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """(rows,) a 0/1 column of another table, which may be coded there: `legs=4` of the values
-        of a column legs here, `legs>=4` of its numbers.
+    def bits(self, column: str, optional: bool) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """(rows,) a 0/1 column as of `coded`, which another table may have named: of a column legs
+        with `legs=4` the rows of this value, with `legs>=4` those of this number or more.
         """
-        name, step = column, ""
-        if column not in self.frame.columns:
-            name, _, step = column.partition(">=" if ">=" in column else "=")
-        if name not in self.frame.columns or (name != column and not step):
-            raise ValueError(
-                f"{self.name} has no column {name!r}, which the model was trained on"
-                f"{suggestion(name, list(self.frame.columns))}"
-            )
-        if name == column:
+        if column in self.frame.columns:
             return self.binary(column, optional=optional)
-        if ">=" in column:
-            number = self._numbers(name, optional)
-            missing, bits = np.isnan(number), number >= float(step)
+        names = [n for n in self.frame.columns if column.startswith((f"{n}=", f"{n}>="))]
+        if not names:
+            raise ValueError(
+                f"{self.name} has no column {column!r}, which the model was trained on"
+                f"{suggestion(column, list(self.frame.columns))}"
+            )
+        name = max(names, key=len)
+        missing = self.frame[name].isna().to_numpy(dtype=bool)
+        if missing.any() and not optional:
+            raise ValueError(
+                f"column {name!r} of {self.name} needs a value in every row to be coded as 0/1 "
+                f"columns, and {self.row(int(missing.argmax()))} has none: fill it in, or set "
+                "missing=ignore"
+            )
+        if column.startswith(f"{name}>="):
+            bits = self.numbers(name) >= float(column.removeprefix(f"{name}>="))
         else:
-            codes, values = self._known_codes(name, optional)
-            missing, bits = codes < 0, np.array([*values, ""])[codes] == step
+            codes, values = self.codes(name)
+            bits = np.array([*values, ""])[codes] == column.removeprefix(f"{name}=")
         return np.where(missing, -1, bits).astype(np.int8)
+
+    def coded(
+        self, one_hot: Sequence[str], at_least: Sequence[str], others: Iterable[str]
+    ) -> list[str]:
+        """Names of the 0/1 columns that all columns but `others` make: of those in `one_hot` one
+        for each value, of those in `at_least` one for each number but the least; where this names a
+        number, one for it of each other column of counts. Columns of counts that would not vary,
+        and of other numbers, are left out, which the log says.
+        """
+        least = next(filter(is_number, at_least), "")
+        names, aside, constant = list[str](), list[str](), list[str]()
+        for name in (name for name in self.frame.columns if name not in others):
+            known = self.frame[name].dropna()
+            if name in one_hot:
+                values = self.codes(name)[1]
+                names += [f"{name}={v}" for v in values[1:] * (len(values) == 2) or values]
+            elif name in at_least:
+                steps = np.unique(self.numbers(name)[self.frame[name].notna()])
+                if len(steps) > MOST_STEPS:
+                    raise ValueError(
+                        f"column {name!r} of {self.name} has {len(steps)} values, and at_least "
+                        f"makes a column of each of {MOST_STEPS} at most: make it coarser, as by "
+                        f"pandas.qcut(t[{name!r}], 5, labels=False)"
+                    )
+                names += [f"{name}>={step:.12g}" for step in steps[1:]]
+            elif not least or not self.is_numeric(name) or known.isin((0, 1)).all():
+                names.append(name)
+            elif (known % 1 != 0).any() or (known < 0).any():
+                aside.append(name)
+            else:
+                varies = (known >= float(least)).nunique() > 1
+                (names if varies else constant).append(f"{name}>={least}" if varies else name)
+        for some, why in ((aside, "are no counts"), (constant, f"are all or never {least}")):
+            if some:
+                logger.info(
+                    "%d columns of %s %s, and are left out: %s",
+                    len(some), self.name, why, listed(some),
+                )  # fmt: skip
+        if twice := _repeated(names):
+            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
+        return names
+
+    def numbers(self, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(rows,) the numbers of a column, NaN where one is missing."""
+        if not self.is_numeric(name):
+            held = self.frame[name].dropna().iloc[:1].to_list() or [""]
+            raise ValueError(
+                f"column {name!r} of {self.name} holds {held[0]!r}, which is no number: name it in "
+                "labels, names, ignore or one_hot"
+            )
+        return self.frame[name].to_numpy(float, na_value=np.nan)  # type: ignore[no-any-return]
 
     def _words(self, name: str) -> tuple[str, str] | None:
         """The words for 0 and 1 that a column of text holds, if it holds only these."""
@@ -167,7 +223,7 @@ class Columns:
     def tell_words(self, names: Iterable[str]) -> None:
         """Log which word is 1 in those of these columns that hold words."""
         held: dict[tuple[str, str], list[str]] = {}
-        for name in names:
+        for name in (name for name in names if name in self.frame.columns):
             if not self.is_numeric(name) and (words := self._words(name)):
                 held.setdefault(words, []).append(name)
         for (no, yes), columns in held.items():
@@ -176,7 +232,7 @@ class Columns:
     def measures(self, names: Sequence[str]) -> list[str]:
         """Those of these columns that are ratings and the like: numbers that are not whole."""
         measures = []
-        for name in names:
+        for name in (name for name in names if name in self.frame.columns):
             column = self.frame[name]
             if pd.api.types.is_float_dtype(column.dtype):
                 known = column[np.isfinite(column)]
@@ -202,85 +258,6 @@ class Columns:
         if self.frame[name].nunique() == 2:
             coded = f"one_hot={name} makes it one 0/1 column"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
-
-    def coded(
-        self, one_hot: Sequence[str], at_least: Sequence[str], optional: bool = False
-    ) -> Columns:
-        """With 0/1 columns in the place of some: one for each value, or for each value but the
-        least. Where a value is missing that is optional, so are all these.
-        """
-        parts: list[tuple[str, Any]] = []
-        for name in self.frame.columns:
-            if name in one_hot:
-                codes, values = self._known_codes(name, optional)
-                missing = codes < 0
-                kept = values[1:] if len(values) == 2 else values  # one tells the other
-                columns = {f"{name}={value}": codes == values.index(value) for value in kept}
-            elif name in at_least:
-                number = self._numbers(name, optional)
-                missing = np.isnan(number)
-                steps = np.unique(number[~missing])
-                if len(steps) > MOST_STEPS:
-                    raise ValueError(
-                        f"column {name!r} of {self.name} has {len(steps)} values, and at_least "
-                        f"makes a column of each of {MOST_STEPS} at most: make it coarser, as by "
-                        f"pandas.qcut(t[{name!r}], 5, labels=False)"
-                    )
-                columns = {f"{name}>={step:g}": number >= step for step in steps[1:]}
-            else:
-                parts.append((name, self.frame[name]))
-                continue
-            parts += [(key, np.where(missing, np.nan, one)) for key, one in columns.items()]
-        if twice := _repeated(name for name, _ in parts):
-            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
-        return replace(self, frame=pd.DataFrame(dict(parts), index=self.frame.index))
-
-    def counted(self, least: float, others: Iterable[str]) -> Columns:
-        """With a 0/1 column ``NAME>=least`` in the place of every column of counts but `others`;
-        without those that would not vary, and those of other numbers, which the log says.
-        """
-        columns, aside, constant = dict[str, Any](), list[str](), list[str]()
-        for name in self.frame.columns:
-            column, known = self.frame[name], self.frame[name].dropna()
-            if name in others or not self.is_numeric(name) or known.isin((0, 1)).all():
-                columns[name] = column
-            elif (known % 1 != 0).any() or (known < 0).any():
-                aside.append(name)
-            elif (known >= least).nunique() < 2:
-                constant.append(name)
-            else:
-                columns[f"{name}>={least:g}"] = (column >= least).where(column.notna(), np.nan)
-        for names, why in ((aside, "are no counts"), (constant, f"are all or never {least:g}")):
-            if names:
-                logger.info(
-                    "%d columns of %s %s, and are left out: %s",
-                    len(names), self.name, why, listed(names),
-                )  # fmt: skip
-        return replace(self, frame=pd.DataFrame(columns, index=self.frame.index).astype(
-            {name: float for name in columns if name not in self.frame.columns}
-        ))  # fmt: skip
-
-    def _numbers(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(rows,) the numbers of a column, NaN where one is missing that is optional."""
-        number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(float, na_value=np.nan)
-        empty = self.frame[name].isna().to_numpy(dtype=bool) & optional
-        self._require_known(name, np.isnan(number) & ~empty, "a number")
-        return number  # type: ignore[no-any-return]
-
-    def _known_codes(self, name: str, optional: bool) -> tuple[Any, tuple[str, ...]]:
-        """As `codes`, where what is missing is optional."""
-        codes, values = self.codes(name)
-        if not optional:
-            self._require_known(name, codes < 0)
-        return codes, values
-
-    def _require_known(self, name: str, missing: Any, what: str = "a value") -> None:
-        if missing.any():
-            raise ValueError(
-                f"column {name!r} of {self.name} needs {what} in every row to be coded as 0/1 "
-                f"columns, and {self.row(int(missing.argmax()))} has none: fill it in, or set "
-                "missing=ignore"
-            )
 
     def texts(self, name: str) -> tuple[str, ...]:
         """(rows,) a column as text; no value may be missing."""
@@ -333,8 +310,6 @@ class Columns:
                     "row as held out: mark at least one row and leave at least one for training"
                 )
             return torch.from_numpy(marks == 1)
-        if not 0 <= fraction < 1:
-            raise ValueError(f"held_out_fraction must be at least 0 and below 1, not {fraction!r}")
         count = round(fraction * rows)
         if fraction and not 0 < count < rows:
             raise ValueError(
@@ -420,7 +395,7 @@ def read_columns(
         frame = frame.iloc[:, :-1]  # every line ends in a separator
     rows = list[str]()
     if len(frame.columns) and frame.columns[0] in ("", "Unnamed: 0"):
-        first = frame.iloc[:, 0]
+        first = frame.iloc[:, 0].convert_dtypes()
         if not pd.api.types.is_float_dtype(first.dtype):
             frame = frame.iloc[:, 1:]
             numbers = pd.to_numeric(first, errors="coerce") - np.arange(len(first))
@@ -559,11 +534,10 @@ def _read_excel(path: Path) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     with reading(path, "parquet", needs="pyarrow"):
-        from pyarrow import parquet
-
-        # without metadata, so that a named index is a column; an unnamed one is none of the user's
-        frame: pd.DataFrame = parquet.read_table(path).to_pandas(ignore_metadata=True)
-    return frame.loc[:, ~frame.columns.str.startswith("__index_level_")]
+        frame = pd.read_parquet(path)
+    if isinstance(frame.index, pd.RangeIndex):
+        return frame
+    return frame.reset_index(names=[name or "" for name in frame.index.names])
 
 
 READERS = {

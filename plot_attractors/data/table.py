@@ -102,7 +102,7 @@ class BinaryTable(Featured):
         if not len(table.frame):
             raise ValueError(f"{path.name} has no rows: at least one is needed")
         optional = bool((self.x < 0).any())
-        bits = [table.bits_like(column, optional) for column in self.columns]
+        bits = [table.bits(column, optional) for column in self.columns]
         x = torch.from_numpy(np.stack(bits, 1))
         known = names in table.frame.columns
         return x.float().masked_fill(x < 0, torch.nan), table.texts(names) if known else table.rows
@@ -181,10 +181,7 @@ def read_table(
     table.without_numbering([n for n in table.frame.columns if n not in (*roles, *coded)])
     rows = table.names_of_rows(names, concepts=True)
     optional = missing == "ignore"
-    if steps:
-        table = table.counted(float(steps[0]), (*roles, *coded))
-    table = table.coded(column_names(one_hot), column_names(at_least), optional)
-    inputs = [column for column in table.frame.columns if column not in roles]
+    inputs = table.coded(column_names(one_hot), column_names(at_least), roles)
     inputs = table.without_measures(inputs)
     if not inputs:
         raise ValueError(
@@ -192,7 +189,7 @@ def read_table(
             "held_out"
         )
     table.tell_words(inputs)
-    x = np.stack([table.binary(column, optional=optional) for column in inputs], 1)
+    x = np.stack([table.bits(column, optional) for column in inputs], 1)
     varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
     if not varies.all():
         gone = listed(np.array(inputs)[~varies].tolist())

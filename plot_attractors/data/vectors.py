@@ -168,7 +168,12 @@ def read_vectors(
     else:
         beside = read_columns(path, missing_values, [names])
         inputs = [name for name in beside.frame.columns if name not in (*named, *others)]
-        array = _numbers(beside, beside.without_numbering(inputs))
+        if not inputs:
+            raise ValueError(
+                f"{path.name} has no column of numbers besides those named in labels, names, "
+                "ignore or held_out"
+            )
+        array = np.stack([beside.numbers(name) for name in beside.without_numbering(inputs)], 1)
     if len(array) < 2:
         raise ValueError(f"{path.name} has {len(array)} row(s): at least two are needed")
     if table is None:
@@ -252,22 +257,6 @@ def _moments(
             "constant, or divide", f"{EXACT:,}", listed(np.array(names)[rounded].tolist()),
         )  # fmt: skip
     return mean, np.sqrt(squares / max(n - 1, 1))
-
-
-def _numbers(columns: Columns, inputs: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(rows, inputs) these columns of numbers."""
-    if texts := [name for name in inputs if not columns.is_numeric(name)]:
-        first = columns.frame[texts[0]].dropna()
-        held = f"holds {first.iloc[0]!r}, which is no number" if len(first) else "is empty"
-        raise ValueError(
-            f"column {texts[0]!r} of {columns.name} {held}: name it in labels, names or ignore"
-        )
-    if not inputs:
-        raise ValueError(
-            f"{columns.name} has no column of numbers besides those named in labels, names, ignore "
-            "or held_out"
-        )
-    return columns.frame[list(inputs)].to_numpy(np.float64, na_value=np.nan)
 
 
 def _read_array(path: Path) -> np.ndarray[Any, Any]:

@@ -314,10 +314,8 @@ def programs(
     model = registry.load("models", program)
     of_data = str(default_data(model) if data is None else _kind_of(data))
     inference = str(inference or default_inference(model))
-    of_inference, dataset = (
-        registry.load("inference", inference),
-        registry.load("datasets", of_data),
-    )
+    of_inference = registry.load("inference", inference)
+    dataset = registry.load("datasets", of_data)
     return LoadedPrograms(dataset, model, of_inference, (of_data, str(program), inference))
 
 

@@ -219,50 +219,42 @@ def test_exported_weights_know_their_data(data: Path, tmp_path: Path) -> None:
 # What was read.
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, tuple[list[str], str]]:
-    """Of each kind of data the arguments of `fit`, and the line that says what was read."""
-    bits = things(d=np.where(BITS[:, 0] == 0, "?", BITS[:, 3]), name=[*NAMES[:-1], ""])
-    write(bits.drop(columns="name"), tmp_path / "bits.csv")
-    np.save(tmp_path / "x.npy", RNG.normal(size=(40, 3)))
-    write(things().assign(size=BITS[:, 0] / 2)[["name", "size"]], tmp_path / "beside.csv")
-    np.save(tmp_path / "i.npy", RNG.integers(0, 256, (40, 16, 16), dtype=np.uint8))
-    share = (BITS[:, 0] == 0).mean() / 4
-    return {
-        "table": (
-            ["bits.csv", "labels=family", "missing=ignore", "held_out_fraction=0.25"],
-            "Read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
-            f"'d'); labels 'family' (categorical, 2); no names; missing {share:.1%} of inputs, "
-            "0.0% of labels",
-        ),
-        "vectors": (
-            ["x.npy", f"table={tmp_path / 'beside.csv'}", "names=name"],
-            "Read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
-            "'size' (continuous); names thing 0, thing 1, thing 2, …; missing 0.0% of inputs, "
-            "0.0% of labels",
-        ),
-        "images": (
-            ["i.npy"],
-            "Read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
-            "missing 0.0% of inputs",
-        ),
-    }
+SHARE = (BITS[:, 0] == 0).mean() / 4
+READ = {  # what is given, and the line that says what was read
+    "table": (
+        ("bits.csv", "labels=family", "missing=ignore", "held_out_fraction=0.25"),
+        "Read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
+        f"'d'); labels 'family' (categorical, 2); no names; missing {SHARE:.1%} of inputs, "
+        "0.0% of labels",
+    ),
+    "vectors": (
+        ("x.npy", "table=beside.csv", "names=name"),
+        "Read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
+        "'size' (continuous); names thing 0, thing 1, thing 2, …; missing 0.0% of inputs, "
+        "0.0% of labels",
+    ),
+    "images": (
+        ("i.npy",),
+        "Read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
+        "missing 0.0% of inputs",
+    ),
+}
 
 
-@pytest.mark.parametrize("kind", ["table", "vectors", "images"])
-def test_fit_says_what_it_read(
-    tmp_path: Path, files: Any, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (name, *settings), line = files[kind]
-    given = [part for one in settings for part in ("--set", one)]
-    run = tmp_path / "run"
-    command = ["fit", kind, "--data", str(tmp_path / name), "--out", str(run), *given]
+@pytest.mark.parametrize("kind", READ)
+def test_fit_says_what_it_read(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(things(d=np.where(BITS[:, 0], BITS[:, 3], "?")).drop(columns="name"), Path("bits.csv"))
+    write(things(size=BITS[:, 0] / 2)[["name", "size"]], Path("beside.csv"))
+    np.save("x.npy", RNG.normal(size=(40, 3)))
+    np.save("i.npy", RNG.integers(0, 256, (40, 16, 16), dtype=np.uint8))
+    (name, *settings), line = READ[kind]
+    command = ["fit", kind, "--data", name, "--out", "run", *(f"--set={one}" for one in settings)]
     said = CliRunner().invoke(cli.app, [*command, "--dry-run"])
     assert (said.exit_code, said.stdout) == (0, line + "\n")
-    assert not run.exists()
+    assert not Path("run").exists()
     monkeypatch.setattr(Loop, "run", lambda _: logging.getLogger("plot_attractors").info("go"))
-    said = CliRunner().invoke(cli.app, command)
-    assert said.stdout.splitlines()[:2] == [line, "Go"]
+    assert CliRunner().invoke(cli.app, command).stdout.splitlines()[:2] == [line, "Go"]
 
 
 # Other kinds of data.
