@@ -29,9 +29,8 @@ logger = logging.getLogger(__name__)
 
 BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 DASHES = ("-", "–", "−")
-WORDS = (  # 0 and 1
-    ("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((dash, "+") for dash in DASHES),
-)  # fmt: skip
+PAIRS = [("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((d, "+") for d in DASHES)]
+WORDS = [{no: 0, yes: 1} for no, yes in PAIRS]
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
 PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
@@ -79,23 +78,23 @@ class Columns:
         return pd.api.types.is_numeric_dtype(self.frame[name].dtype)
 
     def without_numbering(self, names: Sequence[str]) -> Sequence[str]:
-        """The same columns, of which none numbers the rows: whole numbers, each different, of a
-        column called id or the like, or of one that counts by 1 through ten rows or more.
+        """The same columns, of which none numbers the rows, with different whole numbers and a name
+        as id; one that counts by 1 through ten rows or more is logged.
         """
         for name in names:
             column = self.frame[name]
             if not self.is_numeric(name) or len(column) < 3 or not column.is_unique:
                 continue
             number = column.to_numpy(float, na_value=np.nan)
-            named = NUMBERED.fullmatch(name) and (number == np.floor(number)).all()
-            if named or (
-                len(number) >= COUNTED and (number - number[0] == range(len(number))).all()
-            ):
+            where = f"column {name!r} of {self.name}"
+            if NUMBERED.fullmatch(name) and (number == np.floor(number)).all():
                 raise ValueError(
-                    f"column {name!r} of {self.name} numbers the rows ({number[0]:.0f}, "
-                    f"{number[1]:.0f}, …) and tells nothing of them: set names={name}, or "
-                    f"ignore={name}"
+                    f"{where} numbers the rows ({number[0]:.0f}, {number[1]:.0f}, …) and tells "
+                    f"nothing of them: set names={name}, or ignore={name}"
                 )
+            if len(number) >= COUNTED and (number - number[0] == range(len(number))).all():
+                logger.warning("%s counts up by 1 from row to row: if it numbers them, set "
+                               "names=%s, or ignore=%s", where, name, name)  # fmt: skip
         return names
 
     def binary(
@@ -113,9 +112,11 @@ class Columns:
         if self.is_numeric(name):
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            if inputs and (words := self._words(name)):
-                values = dict(zip(words, (0, 1), strict=True))
-            number = column.str.lower().map(values).to_numpy(dtype=np.float64, na_value=np.nan)
+            text = column.str.lower()
+            if inputs:
+                values = max((BINARY, *WORDS), key=lambda pair: int(text.isin([*pair]).sum()))
+                expected = expected if values is BINARY else " and ".join(values)
+            number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~missing & (number != 0) & (number != 1)
         refused = wrong if optional else missing | wrong
         if refused.any():
@@ -211,23 +212,17 @@ class Columns:
             held = self.frame[name].dropna().iloc[:1].to_list() or [""]
             raise ValueError(
                 f"column {name!r} of {self.name} holds {held[0]!r}, which is no number: name it in "
-                "labels, names, ignore or one_hot"
+                "labels, names or ignore"
             )
         return self.frame[name].to_numpy(float, na_value=np.nan)  # type: ignore[no-any-return]
 
-    def _words(self, name: str) -> tuple[str, str] | None:
-        """The words for 0 and 1 that a column of text holds, if it holds only these."""
-        held = {*self.frame[name].dropna().str.lower()}
-        return next((words for words in WORDS if held and held <= {*words}), None)
-
     def tell_words(self, names: Iterable[str]) -> None:
         """Log which word is 1 in those of these columns that hold words."""
-        held: dict[tuple[str, str], list[str]] = {}
-        for name in (name for name in names if name in self.frame.columns):
-            if not self.is_numeric(name) and (words := self._words(name)):
-                held.setdefault(words, []).append(name)
-        for (no, yes), columns in held.items():
-            logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
+        texts = [n for n in names if n in self.frame.columns and not self.is_numeric(n)]
+        held = {name: {*self.frame[name].dropna().str.lower()} for name in texts}
+        for no, yes in PAIRS:
+            if columns := [name for name, words in held.items() if words and words <= {no, yes}]:
+                logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
 
     def measures(self, names: Sequence[str]) -> list[str]:
         """Those of these columns that are ratings and the like: numbers that are not whole."""
@@ -448,7 +443,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     sized = len(size) == 2 and all(map(str.isdigit, size)) and cells == int(size[1]) + 1
     numbers = [is_number(cell) for cell in size]
     if sized or (" " in first and len(size) > 2 and not numbers[0] and all(numbers[1:])):
-        with reading(path, "vectors of words"):
+        with reading(path, "vectors of words", ": remove words that have spaces"):
             frame = pd.read_csv(
                 io.StringIO(text), sep=" ", header=None, skiprows=int(sized),
                 quoting=csv.QUOTE_NONE, dtype={0: str}, **EMPTY,
@@ -476,7 +471,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 f"row {row} of {path.name} (counting from 1, header excluded) has {n} cells, but "
                 f"its first line names {width} columns; cells are separated by {separator!r}"
             )
-    _require_names(header, path)
+    _require_names(header, path, separator)
     decimal = "," if separator == ";" else "."
     with reading(path, "csv"):  # a blank line counts as a row
         frame = pd.read_csv(
@@ -490,7 +485,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _require_names(header: Sequence[str], path: Path) -> None:
+def _require_names(header: Sequence[str], path: Path, separator: str = ",") -> None:
     """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …"""
     numbers = [cell for cell in header if is_number(cell)]
     whole = all(map(str.isdigit, numbers))
@@ -499,7 +494,8 @@ def _require_names(header: Sequence[str], path: Path) -> None:
         raise ValueError(
             f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
             "belong: put a line of names before it, as x1,x2,x3, for instance by pandas.read_csv("
-            f"{path.name!r}, header=None).add_prefix('x').to_csv('named.csv', index=False)"
+            f"{path.name!r}, sep={separator!r}, header=None).add_prefix('x').to_csv('named.csv', "
+            "index=False)"
         )
 
 

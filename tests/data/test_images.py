@@ -268,20 +268,12 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
         ({"file": NAMES[:5]}, {}, "no row for 'dogs/5.png'"),
         ({"file": [*NAMES, "dogs/6.png"]}, {}, "'dogs/6.png', which is not in pets"),
         ({"file": [*NAMES, NAMES[0]]}, {}, "more than one row for 'cats/0.png'"),
-        (
-            {"file": [*NAMES[:5], None], "coat": 1},
-            {},
-            "row 6 (counting from 1, header excluded) of",
-        ),
+        ({"file": [*NAMES[:5], None], "coat": 1}, {}, "row 6 (counting from 1, header excluded)"),
         ({"file": NAMES, "none": None}, {}, "column 'none' of a.csv has no value"),
         ({"file": NAMES, "weight": np.inf}, {}, "column 'weight' of a.csv has inf in row 1"),
         (None, {"labels": "coats"}, "no column 'coats': did you mean 'coat'"),
         (None, {"continuous": "coat"}, "named as continuous, but holds 'a'"),
-        (None, {"held_out": "coat", "held_out_fraction": 0.5}, "either"),
         (None, {"held_out": "coat"}, "column 'coat' of a.csv holds 'a' in row 1"),
-        (None, {"held_out_fraction": 0.01}, "leaves a split empty"),
-        (None, {"labels": "coat", "ignore": "coat"}, "column 'coat' is named twice"),
-        (None, {"labels": "coat", "held_out": "coat"}, "column 'coat' is named twice"),
     ],
 )
 def test_what_is_wrong_with_a_table(
@@ -295,7 +287,6 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     images = array(tmp_path / "x.npy")
     assert "need a table: say which file" in refusal(images, labels="coat")
     assert "5 rows" in refusal(images, table(tmp_path / "f.csv", digit=range(5)))
-    assert "a table must be one of .csv" in refusal(images, array(tmp_path / "y.npz"))
 
 
 def test_an_array_without_a_table_has_no_features(tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def refusal(path: Path, *args: Any, **kwargs: Any) -> str:
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".xlsx"])
 def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
-    table = read_table(write(frame(), tmp_path / f"animals{suffix}"), labels=("family", "year"))
+    path = write(frame(), tmp_path / f"animals{suffix}")
+    assert read_table(path, "family", ignore="year").columns == tuple(COLUMNS)
+    table = read_table(path, "family, year")
     assert isinstance(table, DataSet)
     assert table.columns == tuple(COLUMNS)
     assert table.bits == 3
@@ -70,12 +72,6 @@ def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
     assert table.labels.tolist() == [[2, 2], [1, 0], [-1, 1], [2, 0], [0, 2]]
     assert table.labels.dtype == torch.int64
     assert table.splits == ("train",)
-
-
-def test_labels_as_one_string_and_ignored_columns(tmp_path: Path) -> None:
-    path = write(frame(), tmp_path / "animals.csv")
-    assert read_table(path, "family, year").label_names == ("family", "year")
-    assert read_table(path, "family", ignore="year").columns == tuple(COLUMNS)
 
 
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
@@ -90,33 +86,12 @@ def test_categorical_and_mixed_labels(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     table = frame()
     table["family"] = pd.Categorical(FAMILY, categories=["zebra", "cat", "bat", "ape"])
-    read = read_table(write(table, tmp_path / "a.parquet"), ("family",), ignore=("year",))
-    assert read.features[0].outcomes == ("ape", "bat", "cat")
-    assert read.labels.flatten().tolist() == [2, 1, -1, 2, 0]
+    for kept in (table, table.set_index("family")):  # a named index is a column
+        read = read_table(write(kept, tmp_path / "a.parquet"), ("family",), ignore=("year",))
+        assert read.features[0].outcomes == ("ape", "bat", "cat")
+        assert read.labels.flatten().tolist() == [2, 1, -1, 2, 0]
     mixed = text(tmp_path / "m.csv", "x,l\n0,b\n1,2\n")
     assert read_table(mixed, "l").features[0].outcomes == ("2", "b")
-
-
-def test_booleans_and_floats_are_bits(tmp_path: Path) -> None:
-    rows = "a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\ntrue,0,true,1\n"
-    assert read_table(text(tmp_path / "a.csv", rows)).x.tolist() == [
-        [1, 1, 1, 0],
-        [0, 0, 0, 1],
-        [1, 0, 1, 1],
-    ]
-    pytest.importorskip("pyarrow")
-    table = pd.DataFrame({"a": [True, False], "b": [0.0, 1.0]})
-    table["c"] = pd.array([True, False], dtype="boolean")
-    assert read_table(write(table, tmp_path / "a.parquet")).x.tolist() == [[1, 0, 1], [0, 1, 0]]
-
-
-def test_separators_byte_order_mark_and_named_index(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", "\ufeffa; b\n0;1\n1;0\n\n")
-    assert read_table(path).columns == ("a", "b")
-    pytest.importorskip("pyarrow")
-    indexed = frame().drop(columns="year").set_index("family")
-    table = read_table(write(indexed, tmp_path / "a.parquet"), "family")
-    assert table.columns == tuple(COLUMNS)
 
 
 def test_batches_are_rows_drawn_uniformly_by_the_seed(tmp_path: Path) -> None:
@@ -203,6 +178,7 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
             for cell in ("2", "0.5", "-1", "inf")
         ),
         ("a,b\n0,1\n1,0\n1,yes\n", {}, f"column 'b' of a.csv holds 'yes' {ONLY}"),
+        ('a,b\n+,0\n-,1\n"+,-",0\n', {}, f"holds '+,-' {ONLY.replace('0 and 1', '- and +')}"),
         ("a,b,a\n0,1,1\n1,0,0\n", {}, "more than one column called 'a'"),
         ("cat,1,1\nbat,0,1\n", {}, "first line seems to hold values"),
         ("a,,b\n0,1,1\n1,0,0\n", {}, "column 2 of a.csv has no name: name or remove it"),
@@ -217,33 +193,18 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
             ("a,b\n0,1\n1\n1,0\n", missing, "row 2 of a.csv (counting from 1, header excluded)")
             for missing in ({}, {"missing": "ignore"})
         ),
-        ("a;b\n0,5;1\n1;0\n", {}, "'a' of a.csv holds 0.5 in row 1"),
         ("a,b\n0,25%\n1,100%\n", {}, "'b' of a.csv holds '25%' in row 1"),
         ('a,b\n0,"1,000"\n1,"2,000"\n', {}, "'b' of a.csv holds '1,000' in row 1"),
         (None, {"labels": "famly"}, "a.csv has no column 'famly': did you mean 'family'?"),
-        (None, {"held_out": "WINGS"}, "did you mean 'wings'"),
-        (None, {"labels": "quux"}, "it has 'wings', 'family', 'fur', 'fins', 'year'"),
-        (None, {"ignore": "nothing"}, "no column 'nothing'"),
         (None, {"labels": "family", "ignore": "family"}, "'family' is named twice"),
         (NAMED, {}, "(it tells every row apart: if it names them, set names=animal)"),
-        (
-            NAMED,
-            {"names": "animal"},
-            "(one_hot=legs makes it a 0/1 column for each value, at_least",
-        ),
+        (NAMED, {"names": "animal"}, "(one_hot=legs makes it a 0/1 column for each value, at_le"),
         (NAMED, {"names": "animal", "ignore": "legs"}, "'home' of a.csv holds 'sea' in row 1"),
-        (NAMED, {"names": "nothing"}, "no column 'nothing'"),
         (NAMED, {"names": "animal", "one_hot": "legs,home", "at_least": "legs"}, "named twice"),
-        (
-            NAMED,
-            {"names": "animal", "at_least": "home,legs"},
-            "'home' of a.csv holds 'sea', which is no number",
-        ),
+        (NAMED, {"names": "animal", "at_least": "home,legs"}, "holds 'sea', which is no number"),
         (NAMED.replace("2", ""), {"names": "animal", "one_hot": "legs"}, "row 3 (counting from 1"),
         (NAMED.replace("wasp", ""), {"names": "animal"}, "has no name in row 2"),
         (None, {"held_out_fraction": 1.0, **REST}, "leaves a split empty"),
-        (None, {"held_out_fraction": 0.01, **REST}, "leaves a split empty"),
-        (None, {"held_out_fraction": 0.99, **REST}, "leaves a split empty"),
         (None, {"held_out": "wings", "held_out_fraction": 0.5}, "not both"),
         ("a,b\n0,0\n1,0\n", {"held_out": "b"}, "marks no row as held out"),
         ("a,b\n0,1\n1,1\n", {"held_out": "b"}, "marks every row as held out"),
@@ -265,7 +226,6 @@ def test_bad_tables(
         ("b.csv", b"a,b\n\xff\xfe,1\n", "column 'a' of b.csv holds 'ÿþ' in row 1"),
         ("c.csv", b"a,b\n0,\x00\n\xff,1\n", "it holds zero bytes"),
         ("d.csv.gz", b"a,b\n", "as csv: Not a gzipped file"),
-        ("c.npz", b"PK", "a table must be one of .csv"),
         ("c.npz", b"PK", "pandas.DataFrame(numpy.load('c.npz')[...]).to_csv('table.csv'"),
         ("e.xlsx", b"PK\x03\x04 cut short", "as xlsx"),
         ("f.parquet", b"no parquet here", "parquet"),
@@ -294,6 +254,9 @@ PEOPLE = "a,b,c\n0,1,1\n1,0,1\n1,0,0\n0,1,0\n"
         ("a;b;n\n0;1;0,5\n1;0;2,25\n", [[0, 1], [1, 0]], "numbers of a.csv have decimal commas"),
         ("a,b,n\n0,1,0.5\n1,0,2.25\n", [[0, 1], [1, 0]], "'n' of a.csv are numbers that are not"),
         ("a\tb\n0\t1\n1\t0\n", [[0, 1], [1, 0]], ""),
+        ("\ufeffa; b\n0;1\n1;0\n\n", [[0, 1], [1, 0]], ""),
+        ('"a, b";"c"\n0;1\n1;0\n', [[0, 1], [1, 0]], ""),
+        ("a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\n", [[1, 1, 1, 0], [0, 0, 0, 1]], ""),
     ],
 )
 def test_tables_as_people_have_them(
@@ -324,13 +287,6 @@ def test_marks_of_missing_values_hold_for_other_tables(tmp_path: Path) -> None:
     known, _ = table.read(path)
     assert torch.equal(known.isnan(), table.x < 0)
     assert known.isnan().sum() == 2
-
-
-def test_separators_in_quotes_and_names_in_capitals(tmp_path: Path) -> None:
-    assert read_table(text(tmp_path / "a.csv", '"a, b";"c"\n0;1\n1;0\n')).columns == ("a, b", "c")
-    assert read_table(text(tmp_path / "A.TSV", "n\ta, b\n0\t1\n1\t0\n")).columns == ("n", "a, b")
-    coded = text(tmp_path / "b.csv", "a,s\n0,x\n1,y\n1,?\n")
-    assert read_table(coded, one_hot="s", missing="ignore").columns == ("a", "s=y")
 
 
 def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -408,11 +364,9 @@ def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
     assert "has a column 'a=1' already" in refusal(tmp_path / "c.csv", one_hot="a")
 
 
-LONG = pd.DataFrame({
-    "concept": ["cat", "cat", "cat", "bat", "bat", "bat", "cod", "cod", "cod"],
-    "feature": ["fur", "legs", "fins", "fur", "wings", "fins", "fins", "gills", "fur"],
-    "count": [9, 7, 0, 8, 5, 0, 6, 4, 0],
-})  # fmt: skip
+PAIRS = [
+    f"{name},{part},{len(part)}\n" for name in ("cat", "bat") for part in ("fur", "legs", "ear")
+]
 
 
 @pytest.mark.parametrize(
@@ -421,7 +375,8 @@ LONG = pd.DataFrame({
 def test_pairs_of_a_concept_and_a_feature_are_refused_with_the_way_to_pivot_them(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
-    sentence = refusal(write(LONG, tmp_path / "long.csv"), names="concept", **arguments)
+    path = text(tmp_path / "long.csv", "concept,feature,count\n" + "".join(PAIRS))
+    sentence = refusal(path, names="concept", **arguments)
     assert "names the rows, and 'cat' stands in 3 of them" in sentence
     assert "pandas.crosstab(t['concept'], t['FEATURE']).clip(upper=1)" in sentence
     assert "set labels=concept instead of names" in sentence
@@ -525,7 +480,7 @@ def test_a_first_line_of_numbers_is_refused(tmp_path: Path, first: str, read: An
     path = text(tmp_path / "a.csv", first + "\n1,0,1\n0,1,0\n")
     with pytest.raises(ValueError, match=r"first line of a.csv holds numbers") as error:
         read(path)
-    assert "pandas.read_csv('a.csv', header=None).add_prefix('x')" in str(error.value)
+    assert "read_csv('a.csv', sep=',', header=None).add_prefix('x')" in str(error.value)
     assert len(str(error.value)) <= 300
     named = text(tmp_path / "b.csv", "0,1,2\n1,0,1\n0,1,0\n")  # as pandas names them
     assert read(named).columns == ("0", "1", "2")
@@ -536,11 +491,13 @@ def beside(path: Path) -> Any:
     return read_vectors(path.with_suffix(".npy"), path)
 
 
-@pytest.mark.parametrize("name", ["id", "word_id", "n"])
+@pytest.mark.parametrize("name", ["id", "word_id"])
 @pytest.mark.parametrize(
     "read", [read_table, partial(read_table, at_least="2"), read_vectors, beside]
 )
-def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str, read: Any) -> None:
+def test_a_column_that_numbers_the_rows_is_refused(
+    tmp_path: Path, name: str, read: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = pd.DataFrame({name: range(1000, 1012), "a": [0, 1] * 6, "b": [0, 0, 1] * 4})
     path = write(rows, tmp_path / "a.csv")
     with pytest.raises(ValueError, match="numbers the rows") as error:
@@ -551,6 +508,8 @@ def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str, re
     )
     assert read_table(path, names=name).row_names[:2] == ("1000", "1001")
     assert read_vectors(path, ignore=name).columns == ("a", "b")
+    read_vectors(write(rows.rename(columns={name: "year"}), path))
+    assert "column 'year' of a.csv counts up by 1 from row to row" in caplog.text
 
 
 NAMED_ROWS = {
@@ -577,7 +536,7 @@ def test_an_index_of_pandas_names_the_rows_unless_it_counts_them(
 ) -> None:
     path = tmp_path / f"a{suffix}"
     for index, names in ((list("vwxyz"), tuple("vwxyz")), (range(5), ()), (range(1, 6), ())):
-        table = pd.DataFrame(X, columns=COLUMNS, index=index)
+        table = pd.DataFrame(X, columns=COLUMNS, index=index).astype({"fur": bool})
         {".csv": table.to_csv, ".xlsx": table.to_excel, ".parquet": table.to_parquet}[suffix](path)
         data = read_table(path)
         assert (data.columns, data.row_names) == (tuple(COLUMNS), names)

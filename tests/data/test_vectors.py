@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.data import Vectors, read_vectors
+from plot_attractors.data import read_vectors
 
 KIND = np.array(["a", "b"] * 20)
 
@@ -160,14 +160,6 @@ def test_refusals(
     with pytest.raises(ValueError, match=sentence) as error:
         read_vectors(path, **arguments)
     assert "\n" not in str(error.value)
-
-
-def test_a_split_has_its_own_rows(tmp_path: Path, x: Any) -> None:
-    np.save(tmp_path / "x.npy", x)
-    data = read_vectors(tmp_path / "x.npy", held_out_fraction=0.25)
-    assert isinstance(data, Vectors)
-    assert {name: len(rows) for name, rows in data.members.items()} == {"train": 30, "held_out": 10}
-    assert set(data.batch(100, "held_out").y.tolist()) <= set(data.members["held_out"].tolist())
 
 
 # Files that were read wrongly without a word.
