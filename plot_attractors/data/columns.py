@@ -35,7 +35,9 @@ SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
 PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-NUMBERED = re.compile(r"(.*[ _.-])?(id|idx|index|nr|row)", re.IGNORECASE)  # names of such columns
+NUMBERED = re.compile(
+    r"(.*[ _.-])?(id|idx|index|nr|row)|unnamed: 0", re.IGNORECASE
+)  # names of such columns
 COUNTED = 10  # rows through which numbers go up by one, and count them
 MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
 MOST_STEPS = 10  # thresholds of a column
@@ -82,12 +84,13 @@ class Columns:
         as id; one that counts by 1 through ten rows or more is logged.
         """
         for name in names:
-            column = self.frame[name]
-            if not self.is_numeric(name) or len(column) < 3 or not column.is_unique:
+            if not self.is_numeric(name) or len(self.frame) < 3:
                 continue
-            number = column.to_numpy(float, na_value=np.nan)
+            number = self.numbers(name)
+            if (number != np.floor(number)).any() or not self.frame[name].is_unique:
+                continue
             where = f"column {name!r} of {self.name}"
-            if NUMBERED.fullmatch(name) and (number == np.floor(number)).all():
+            if NUMBERED.fullmatch(name):
                 raise ValueError(
                     f"{where} numbers the rows ({number[0]:.0f}, {number[1]:.0f}, …) and tells "
                     f"nothing of them: set names={name}, or ignore={name}"
@@ -389,7 +392,7 @@ def read_columns(
     if len(frame.columns) and not frame.columns[-1] and frame.iloc[:, -1].isna().all():
         frame = frame.iloc[:, :-1]  # every line ends in a separator
     rows = list[str]()
-    if len(frame.columns) and frame.columns[0] in ("", "Unnamed: 0"):
+    if len(frame.columns) and frame.columns[0] == "":
         first = frame.iloc[:, 0].convert_dtypes()
         if not pd.api.types.is_float_dtype(first.dtype):
             frame = frame.iloc[:, 1:]
@@ -406,7 +409,8 @@ def read_columns(
         )
     words = column_names(missing_values)
     cells = {n: frame[n].astype("string").str.strip() for n in names if _is_text(frame[n])}
-    if words == MISSING and any(c.str.fullmatch(PLUS).fillna(False).any() for c in cells.values()):
+    signs = (cells[n].str.fullmatch(PLUS).fillna(False).any() for n in cells if n not in texts)
+    if words == MISSING and any(signs):
         words = tuple(word for word in words if word not in DASHES)
     marks, columns = {word.lower() for word in words} | {""}, dict[str, Any]()
     numbers_too = [float(word) for word in words if is_number(word)]
@@ -438,7 +442,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
         separator, text = match[1], text[match.end() :]
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    first, second = [*text.split("\n", 2), ""][:2]
+    lines = io.StringIO(text)
+    first, second = lines.readline().rstrip("\r\n"), lines.readline()
     size, cells = first.split(), len(second.split())
     sized = len(size) == 2 and all(map(str.isdigit, size)) and cells == int(size[1]) + 1
     numbers = [is_number(cell) for cell in size]

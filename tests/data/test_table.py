@@ -491,7 +491,7 @@ def beside(path: Path) -> Any:
     return read_vectors(path.with_suffix(".npy"), path)
 
 
-@pytest.mark.parametrize("name", ["id", "word_id"])
+@pytest.mark.parametrize("name", ["id", "word_id", "Unnamed: 0"])
 @pytest.mark.parametrize(
     "read", [read_table, partial(read_table, at_least="2"), read_vectors, beside]
 )
@@ -514,7 +514,6 @@ def test_a_column_that_numbers_the_rows_is_refused(
 
 NAMED_ROWS = {
     "a saved data frame": ',a,b\nowl,0,1\nNA,1,0\n"elk, old",1,1\n',
-    "saved again": 'Unnamed: 0,a,b\nowl,0,1\nNA,1,0\n"elk, old",1,1\n',
     "write.csv of R": '"","a","b"\n"owl",0,1\n"NA",1,0\n"elk, old",1,1\n',
     "write.table of R, sep=','": '"a","b"\n"owl",0,1\n"NA",1,0\n"elk, old",1,1\n',
     "write.table of R": '"a" "b"\n"owl" 0 1\n"NA" 1 0\n"elk, old" 1 1\n',
