@@ -137,7 +137,8 @@ class Columns:
             shown = shown if isinstance(value, str | float) else str(value)
             raise ValueError(
                 f"{where} holds {shown} in {self.row(row)}, where only {expected} can stand: "
-                f"recode it, or name the column in labels or ignore{self._advice(name)}"
+                f"recode it, name it in missing_values, or name the column in labels or ignore"
+                f"{self._advice(name)}"
             )
         return np.where(missing, -1, number).astype(np.int8)
 
@@ -408,7 +409,8 @@ def read_columns(
             + (bare if any(map(is_number, twice)) else "")
         )
     words = column_names(missing_values)
-    cells = {n: frame[n].astype("string").str.strip() for n in names if _is_text(frame[n])}
+    of_text = (n for n in names if not pd.api.types.is_numeric_dtype(frame[n].dtype))
+    cells = {n: frame[n].astype("string").str.strip() for n in of_text}
     signs = (cells[n].str.fullmatch(PLUS).fillna(False).any() for n in cells if n not in texts)
     if words == MISSING and any(signs):
         words = tuple(word for word in words if word not in DASHES)
@@ -426,10 +428,6 @@ def read_columns(
             known = ~frame[key].isin(numbers_too)
             columns[key] = frame[key] if known.all() else frame[key].where(known)
     return Columns(pd.DataFrame(columns, index=frame.index), path, tuple(rows), words)
-
-
-def _is_text(column: Any) -> bool:
-    return not pd.api.types.is_numeric_dtype(column.dtype)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
