@@ -100,7 +100,7 @@ fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference o
 fit hbv --data a.csv => the data set hbv makes its own data: leave --data out
 fit table --data a.csv --set path=b.csv => so does --set path=b.csv: leave one out
 fit table --data none.csv => none\.csv
-fit images --data photos => there is no '.*photos': give a folder of images, or an npy or
+fit images --data photos => there is no file '.*photos': give the path of the images
 fit dsprites --data hbv => dsprites and hbv are both data sets: leave --data out, or
 fit hbv --inference exact_em --set pretrain=0 --set m_updates=0 => nothing would be trained, since
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["arrays_of", "as_bits", "as_rows", "check_whole", "reading"]
+__all__ = ["as_bits", "as_rows", "check_whole", "read_array", "reading"]
 
 
 def check_whole(what: str, value: object, least: int = 1, most: int | None = None) -> None:
@@ -42,16 +42,29 @@ def reading(path: Path, what: str, hint: str = "", needs: str = "") -> Iterator[
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}{hint}") from error
 
 
-def arrays_of(file: Any, name: str, dimensions: Collection[int]) -> list[Any]:
-    """The array of this name of an npz file, alone, or else all of so many dimensions."""
-    if name in file.files:
-        return [file[name]]
-    arrays = []
-    for key in file.files:
-        with suppress(ValueError):  # no array of numbers, such as a pickled dictionary
-            array = file[key]
-            arrays += [array] if array.ndim in dimensions else []
-    return arrays
+def read_array(path: Path, what: str, name: str, dimensions: Collection[int], **how: Any) -> Any:
+    """The array of numbers of an npy file; of an npz file the one called `name`, or the only one of
+    so many dimensions. `how` as of `numpy.load`; `what` it holds stands in sentences.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}: give the path of the {what} themselves")
+    with reading(path, f"an array of {what}"):
+        array: Any = np.load(path, allow_pickle=False, **how)
+        if path.suffix.lower() == ".npz":
+            with array as file:
+                arrays = list[Any]()
+                for key in [name] if name in file.files else file.files:
+                    with suppress(ValueError):  # no numbers, such as a pickled dictionary
+                        arrays += [file[key]] if key == name or file[key].ndim in dimensions else []
+            if len(arrays) != 1:
+                raise ValueError(
+                    f"it has {len(arrays)} arrays of {' or '.join(map(str, dimensions))} "
+                    f"dimensions: call the one of them {name!r}"
+                )
+            array = arrays[0]
+        if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+            raise ValueError(f"it holds {array.dtype}, which are no real numbers")
+    return array
 
 
 def as_rows(values: Any, columns: int) -> Tensor:

@@ -259,7 +259,9 @@ class Columns:
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """(rows,) a column as text; no value may be missing."""
+        """(rows,) a column as text; no value may be missing. Where none has this name, `rows`."""
+        if name not in self.frame.columns:
+            return self.rows
         texts = self.frame[name].astype("string")
         if (missing := texts.isna().to_numpy(dtype=bool)).any():
             raise ValueError(
@@ -269,11 +271,10 @@ class Columns:
         return tuple(texts)
 
     def names_of_rows(self, name: str, concepts: bool) -> tuple[str, ...]:
-        """(rows,) as `texts`; without a column `name`, as the first column has them, if unnamed. A
-        name that several rows share is logged; of `concepts`, ValueError where rows are pairs of a
-        name and something else, with a row for each feature of one.
+        """(rows,) as `texts`. A name that several rows share is logged; of `concepts`, ValueError
+        where rows are pairs of a name and something else, with a row for each feature of one.
         """
-        names = self.texts(name) if name else self.rows
+        names = self.texts(name)
         again = pd.Series(names, dtype=object).value_counts()
         if (again := again[again > 1]).empty:
             return names

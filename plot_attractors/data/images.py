@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
-from plot_attractors.data.checks import arrays_of, check_whole, reading
+from plot_attractors.data.checks import check_whole, read_array, reading
 from plot_attractors.data.columns import MISSING, Columns, check_roles, column_names, listed
 from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
@@ -263,22 +263,12 @@ def _sized(x: Tensor, side: int) -> Tensor:
 
 def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
     """The images (N, channels, side, side) of a file, and their SHA-256 as they are there."""
-    if not path.exists():
-        raise ValueError(
-            f"there is no {str(path)!r}: give a folder of images, or an npy or npz file"
-        )
-    if path.suffix.lower() not in ARRAYS:
+    if path.exists() and path.suffix.lower() not in ARRAYS:
         raise ValueError(
             f"{path.name} is neither a folder of images nor an array in {' or '.join(ARRAYS)}"
         )
-    with reading(path, "an array of images"):
-        loaded: Any = np.load(path, allow_pickle=False)
-        if path.suffix.lower() == ".npz":
-            with loaded as file:
-                loaded = _only_images(file)
-        loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
-        if loaded.dtype.kind not in "buif" or loaded.dtype.itemsize > 8:
-            raise ValueError(f"it holds {loaded.dtype}, which are no pixels")
+    loaded = read_array(path, "images", "images", (3, 4))
+    loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
     return _sized(_pixels(loaded, path.name), side), digest(loaded).sha256
 
 
@@ -310,14 +300,6 @@ def _pixels(loaded: Any, name: str) -> Tensor:
     white = 255 if x.dtype == torch.uint8 else 1
     _refuse_dark(float(x.max()) / white, white, name)
     return x
-
-
-def _only_images(file: Any) -> Any:
-    """The array called images of an npz file, or its only one of three or four dimensions."""
-    arrays = arrays_of(file, "images", (3, 4))
-    if len(arrays) != 1:
-        raise ValueError(f"it has {len(arrays)} arrays of 3 or 4 dimensions: call the one 'images'")
-    return arrays[0]
 
 
 def _folders(names: list[str], count: int) -> pd.DataFrame:

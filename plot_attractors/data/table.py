@@ -104,8 +104,7 @@ class BinaryTable(Featured):
         optional = bool((self.x < 0).any())
         bits = [table.bits(column, optional) for column in self.columns]
         x = torch.from_numpy(np.stack(bits, 1))
-        known = names in table.frame.columns
-        return x.float().masked_fill(x < 0, torch.nan), table.texts(names) if known else table.rows
+        return x.float().masked_fill(x < 0, torch.nan), table.texts(names)
 
     def as_inputs(self, values: Any) -> Tensor:
         """(n, bits) float32 of rows of 0, 1 and, where any are missing here, NaN (n, bits)."""

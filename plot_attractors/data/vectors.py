@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
-from plot_attractors.data.checks import arrays_of, as_rows, reading
+from plot_attractors.data.checks import as_rows, read_array
 from plot_attractors.data.columns import (
     MISSING,
     Columns,
@@ -106,8 +106,7 @@ class Vectors(Featured):
         numbers = table.frame[[*self.columns]].apply(pd.to_numeric, errors="coerce")
         raw = np.full((len(numbers), self.array.shape[1]), 0.0, np.float32)
         raw[:, self.kept] = numbers.to_numpy(np.float32)
-        known = names in table.frame.columns
-        return self.as_inputs(raw), table.texts(names) if known else table.rows
+        return self.as_inputs(raw), table.texts(names)
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
@@ -160,7 +159,11 @@ def read_vectors(
     check_roles((*named, *others), held_out, held_out_fraction)
     array: Any
     if is_array := path.suffix.lower() in ARRAYS:
-        array = _read_array(path)
+        array = read_array(path, "vectors", "x", (2,), mmap_mode="r")
+        if array.ndim != 2 or not array.size:
+            raise ValueError(
+                f"{path.name} has the shape {array.shape}: vectors are rows of a matrix"
+            )
         inputs: Sequence[str] = [f"x{k}" for k in range(1, array.shape[1] + 1)]
         beside = Columns(pd.DataFrame(index=range(len(array))), path)
         if table is None and (*named, *others):
@@ -257,24 +260,3 @@ def _moments(
             "constant, or divide", f"{EXACT:,}", listed(np.array(names)[rounded].tolist()),
         )  # fmt: skip
     return mean, np.sqrt(squares / max(n - 1, 1))
-
-
-def _read_array(path: Path) -> np.ndarray[Any, Any]:
-    """The matrix of an npy file, which stays on disk, or of an npz file."""
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}: give the path of the vectors themselves")
-    with reading(path, "an array of vectors"):
-        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        if path.suffix.lower() == ".npz":
-            with array as file:
-                matrices = arrays_of(file, "x", (2,))
-            if len(matrices) != 1:
-                raise ValueError(
-                    f"it has {len(matrices)} two-dimensional arrays: call the one of vectors x"
-                )
-            array = matrices[0]
-        if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
-            raise ValueError(f"it holds {array.dtype}, which are no real numbers")
-        if array.ndim != 2 or not array.size:
-            raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
-    return array  # type: ignore[no-any-return]

@@ -212,12 +212,12 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
         (np.zeros_like(GREY), "one image again"),
         (GREY[:, 0], "shape (6, 16)"),
         (np.zeros((6, 16, 16, 5), np.uint8), "shape (6, 16, 16, 5)"),
-        (np.full((6, 8, 8), "a"), "it holds <U1, which are no pixels"),
+        (np.full((6, 8, 8), "a"), "it holds <U1, which are no real numbers"),
         (COLOURED[0], "shape (16, 16, 3)"),
         (200 * np.ones_like(GREY), "one image again"),
         (GREY[:1], "one image:"),
         (GREY[:0], "(0, 16, 16): it holds no pixels"),
-        (GREY.astype(np.longdouble), "are no pixels"),
+        (GREY.astype(np.longdouble), "are no real numbers"),
     ],
 )
 def test_what_is_wrong_with_an_array(tmp_path: Path, images: np.ndarray, sentence: str) -> None:
@@ -257,7 +257,7 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "torn.npy").write_bytes(whole.read_bytes()[:300])
     assert "torn.npy' as an array" in refusal(tmp_path / "torn.npy")
     np.savez(tmp_path / "two.npz", a=GREY, b=GREY)
-    assert "call the one 'images'" in refusal(tmp_path / "two.npz")
+    assert "call the one of them 'images'" in refusal(tmp_path / "two.npz")
     assert "from 8 to 128" in refusal(whole, side=4)
 
 
