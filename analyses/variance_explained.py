@@ -184,8 +184,9 @@ def _draw_shares(axes: Axes, summary: pd.DataFrame) -> None:
             for end in ("", "_low", "_high")
         )
         x = np.arange(len(sources)) + 0.12 * (k - (len(first) - 1) / 2)
-        look: dict[str, Any] = {"fmt": "o", "color": SPLIT_COLOURS.get(split, BLUE), "capsize": 3}
-        axes.errorbar(x, value, [value - low, high - value], label=split_name(split), **look)
+        colour = SPLIT_COLOURS.get(split, BLUE)
+        axes.vlines(x, low, high, color=colour)  # bootstrap intervals may leave their value out
+        axes.plot(x, value, "o", color=colour, label=split_name(split))
     axes.set(title="A  Variance explained", ylim=(min(0, axes.get_ylim()[0]), 1), ylabel="R²")
     axes.set_xticks(range(len(places)), places)
     axes.legend()

@@ -320,14 +320,15 @@ def single_linkage(points: Tensor, tolerance: float) -> Tensor:
 
 
 def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Bounds of Wilson's 95 % interval of shares count/n; NaN where n is 0."""
+    """Bounds of Wilson's 95 % interval of shares count/n, which it holds; NaN where n is 0."""
     p = count.double() / n if n else torch.full(count.shape, math.nan, dtype=torch.float64)
     quantile = 1.96  # of the normal distribution
     q = quantile**2
     middle = p + q / (2 * max(n, 1))
     half = quantile * (p * (1 - p) / max(n, 1) + q / (4 * max(n, 1) ** 2)).sqrt()
     scale = 1 + q / max(n, 1)
-    return ((middle - half) / scale).clamp(min=0.0), ((middle + half) / scale).clamp(max=1.0)
+    low, high = (middle - half) / scale, (middle + half) / scale
+    return low.clamp(min=0.0).minimum(p), high.clamp(max=1.0).maximum(p)  # beyond p by rounding
 
 
 class Near(NamedTuple):

@@ -58,7 +58,8 @@ def analyze(
     """Run analysis programs on a run, each into ``analyses/<name>``.
 
     Each starts from the seed after the run's, so that its result does not depend on the others. One
-    that fails leaves its earlier results and the other analyses alone. An analysis program may
+    that fails leaves its earlier results and the other analyses alone; where only its figures fail,
+    its tables are kept, and the error says so. An analysis program may
     define ``applies(run) -> bool``; where it is false, the analysis is left out unless it was
     named, and the log says its `condition`.
 
@@ -257,8 +258,15 @@ def _analyze(
             if hasattr(program, "measure"):
                 config = from_table(program.Config, changed)
                 tables.write(temporary, program.measure(run, config))
-                if draw:
-                    tables.draw(program, temporary)
+                try:
+                    if draw:
+                        tables.draw(program, temporary)
+                except (Exception, SystemExit) as caught:
+                    error = ValueError(
+                        f"its tables are complete, in {out}, and its figures could not be drawn: "
+                        f"{type(caught).__name__}: {' '.join(str(caught).split())}"
+                    )
+                    error.__cause__ = caught
             else:
                 program.analyze(run, temporary)
         kept = {

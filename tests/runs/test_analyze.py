@@ -53,6 +53,19 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(
     assert {path.name for path in (run / "analyses").iterdir()} == {earlier.name, folder.name}
 
 
+@pytest.mark.parametrize("fault", ["1 / 0", "raise SystemExit(4)"])
+def test_figures_that_fail_lose_no_table(run: Path, tmp_path: Path, fault: str) -> None:
+    blot = tmp_path / "blot.py"
+    blot.write_text(f"{ANALYSIS.read_text()}\n\ndef plot(tables):\n    {fault}\n")
+    results = {result.name: result for result in analyze(run, [blot, ANALYSIS])}
+    folder = run / "analyses" / "blot"
+    expected = tables.read(run / "analyses" / "toy_analysis")["summary.csv"]
+    pd.testing.assert_frame_equal(tables.read(folder)["summary.csv"], expected)
+    kept = f"its tables are complete, in {folder}, and its figures could not be drawn: "
+    assert str(results["blot"].error).startswith(kept)
+    assert results["toy_analysis"].error is None
+
+
 def test_what_another_process_is_writing_is_left_alone(run: Path) -> None:
     alive, dead = (run / f"analyses/.toy_analysis.{n}.tmp" for n in (os.getppid(), 2**22 + 1))
     for folder in (alive, dead):
