@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +11,8 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from scipy.optimize import minimize
+from scipy.optimize import brentq, brute, nnls
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -37,9 +39,12 @@ from plot_attractors.analysis.sampling import (
 )
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, PURPLE, plain
 from plot_attractors.measures.attractors import binomial_interval
+from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
+
+logger = logging.getLogger("plot_attractors")
 
 TITLE = "Choices and response times"
 SLOW = True
@@ -51,8 +56,9 @@ CAPTIONS = {
         "commonest choice. Crosses: a diffusion to two bounds, whose drift is proportional to the "
         "log odds of the exact posterior. (B) Mean time of each input against the entropy of its "
         "exact P(choice | input). (C) Share of right choices: at a deadline, read at t (line), and "
-        "of responses, by their time in groups of equal size (dots, 95 % intervals); dashed: that "
-        "of the diffusion; dotted: draws from the exact posterior."
+        "of responses, by their time among those of the same input, in fifths (dots, means over "
+        "inputs with 95 % bootstrap intervals); dashed: that of the diffusion, which is the same "
+        "at any time; dotted: draws from the exact posterior."
     ),
     "effects": (
         "(A) Noise of every step multiplied: right choices, responses, and their mean time as a "
@@ -110,8 +116,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       ``q90`` of the times of responses; ``correct``; ``diffusion_time``, see `fit_diffusion`;
     - ``deadlines.csv`` (t, correct, agreement): of the choices read at t, the share that is right,
       and the mean over inputs of the overlap Σ min of their distribution with the exact one;
-    - ``conditional.csv`` (time, correct, low, high, n): right among responses, by their time in
-      groups of equal size;
+    - ``conditional.csv`` (time, correct, low, high, n): see `conditional_accuracy`;
     - ``noise.csv`` (noise, correct, responded, time, sd): the noise of all steps multiplied;
     - ``starts.csv`` (start, congruent, other, correct, responded, time): trajectories that begin on
       the way to z0 of another input, of the same value or not;
@@ -137,6 +142,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     inputs = by_input(model, e, trials, chosen)
     fitted = fit_diffusion(inputs)
     inputs["diffusion_time"], inputs["diffusion_probability"] = fitted.time, fitted.probability
+    if math.isnan(fitted.a):
+        logger.warning("no diffusion: the best one has the same mean time for all inputs")
     quantiles = diffusion_quantiles(fitted)
     for k, q in enumerate(QUANTILES):
         inputs[f"diffusion_q{100 * q:.0f}"] = quantiles[:, k]
@@ -145,7 +152,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         "summary.csv": summarise(chosen.feature, trials, inputs, fitted),
         "inputs.csv": inputs,
         "deadlines.csv": by_deadline(trials),
-        "conditional.csv": conditional_accuracy(trials),
+        "conditional.csv": conditional_accuracy(trials, resample(batch.x)),
         "noise.csv": by_noise(model, e, own, chosen, few),
         "starts.csv": by_start(model, e, own, chosen, few),
         "pushes.csv": by_push(model, e, chosen, few),
@@ -211,12 +218,14 @@ def by_input(model: AttractorModel, e: Encoding, trials: Trials, chosen: Choices
 
 class Diffusion(NamedTuple):
     """A diffusion to two bounds, the same for all inputs: the distance `a` of the bounds, the
-    drift per nat of log odds `k`, and the time `t0` of all else; the mean time of each input.
+    drift per nat of log odds `k`, and the time `t0` of all else; of each input the `drift`, the
+    mean time, and the probability of the upper bound.
     """
 
     a: float
     k: float
     t0: float
+    drift: np.ndarray
     time: np.ndarray
     probability: np.ndarray
 
@@ -237,53 +246,71 @@ def diffusion_moments(v: np.ndarray, a: float) -> tuple[np.ndarray, np.ndarray]:
     return 1 / (1 + np.exp(-2 * half)), a**2 / 4 * ratio
 
 
+TERMS = 10  # of the series, as many as times up to a² need, by which 0.99 or more have passed
+EVIDENT = 1e-3  # least standard deviation of fitted mean times, in that of the times
+
+
+def first_passage_cdf(t: float, v: float, a: float) -> float:
+    r"""The probability that the diffusion of `diffusion_moments` has reached a bound by time t:
+
+    .. math:: F(t) = 2 \cosh(v b_0) \sum_{k \ge 0} (-1)^k \Big[
+        e^{-v b_k} \Phi\Big(\frac{v t - b_k}{\sqrt t}\Big) +
+        e^{v b_k} \Phi\Big(\frac{-v t - b_k}{\sqrt t}\Big)\Big], \quad b_k = (k + \tfrac12) a.
+
+    Source: the method of images; Feller (1968), "An introduction to probability theory", XIV.
+    """
+    b, v = (np.arange(TERMS) + 0.5) * a, abs(v)
+    direct = np.exp(v * (b[0] - b)) * ndtr((v * t - b) / t**0.5)
+    image = np.exp(v * (b[0] + b) + log_ndtr(-(v * t + b) / t**0.5))
+    return float((1 + math.exp(-v * a)) * ((-1.0) ** np.arange(TERMS) @ (direct + image)))
+
+
 def fit_diffusion(inputs: pd.DataFrame) -> Diffusion:
     """The diffusion whose choice probabilities and mean times are nearest to those of all inputs:
     least squares, each in units of its standard deviation over inputs; the drift of an input is k
     times the log odds of its commonest choice by the exact posterior.
+
+    At a given a k times are linear in t0 and a², which are 0 or more. NaN where the best diffusion
+    has one mean time for all inputs: bounds that meet, or no drift, say nothing of times.
     """
     exact = inputs["exact"].clip(1e-3, 1 - 1e-3)
     odds, p, time = (np.asarray(x, float) for x in (
         np.log(exact / (1 - exact)), inputs["probability"], inputs["time"],
     ))  # fmt: skip
     known = np.isfinite(p) & np.isfinite(time)
-    scale = [max(float(x[known].std()), 1e-3) if known.any() else 1.0 for x in (p, time)]
-
-    def moments(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        a, k, t0 = np.exp(parameters)
-        upper, decision = diffusion_moments(k * odds, a)
-        return upper, t0 + decision
-
-    def loss(parameters: np.ndarray) -> float:
-        upper, total = moments(parameters)
-        errors = ((upper - p) / scale[0]) ** 2 + ((total - time) / scale[1]) ** 2
-        return float(errors[known].mean())
-
+    none = Diffusion(math.nan, math.nan, math.nan, *np.full((3, len(p)), math.nan))
     if not known.any():
-        return Diffusion(math.nan, math.nan, math.nan, *np.full((2, len(p)), np.nan))
-    middle = max(float(time[known].mean()), 1e-2)
-    starts = [np.log([a, k, middle / 2]) for a in (1.0, 3.0) for k in (0.1, 1.0)]
-    best = min((minimize(loss, x, method="Nelder-Mead") for x in starts), key=lambda r: r.fun)
-    upper, total = moments(best.x)
-    a, k, t0 = np.exp(best.x).tolist()
-    return Diffusion(a, k, t0, total, upper)
+        return none
+    scale = [max(float(x[known].std()), 1e-3) for x in (p, time)]
 
+    def best(product: float) -> tuple[float, np.ndarray]:  # a k; the loss, and t0 and a²
+        upper, decision = diffusion_moments(product * odds[known], 1.0)
+        of_time = np.stack([np.ones(len(decision)), decision], 1)
+        parts, error = nnls(of_time, time[known])
+        errors = ((upper - p[known]) / scale[0]) ** 2
+        return float(errors.sum() + (error / scale[1]) ** 2), parts
 
-PATHS, PATH_STEPS = 500, 400  # of each input; of a² / 100 each
+    log_product = brute(lambda x: best(math.exp(float(x[0])))[0], [slice(-5, 5, 0.1)]).item()
+    product = math.exp(log_product)
+    t0, square = best(product)[1].tolist()
+    upper, decision = diffusion_moments(product * odds, 1.0)
+    total = t0 + square * decision
+    if total[known].std() < EVIDENT * scale[1]:
+        return none
+    a = square**0.5
+    return Diffusion(a, product / a, t0, product / a * odds, total, upper)
 
 
 def diffusion_quantiles(fitted: Diffusion) -> np.ndarray:
-    """(B, quantiles) of the times of a diffusion, of `PATHS` simulated ones of each input."""
-    drift = np.log(fitted.probability / (1 - fitted.probability)) / fitted.a
-    if not np.isfinite(drift).any():
-        return np.full((len(drift), len(QUANTILES)), np.nan)
-    step = fitted.a**2 / 100
-    moves = torch.randn(PATH_STEPS, PATHS, len(drift), dtype=torch.float64) * step**0.5
-    x = (moves + torch.from_numpy(drift.clip(-1e3, 1e3)) * step).cumsum(0)
-    passed = x.abs() >= fitted.a / 2
-    first = torch.where(passed.any(0), passed.double().argmax(0), PATH_STEPS).double() + 1
-    levels = torch.tensor(QUANTILES, dtype=torch.float64)
-    return (fitted.t0 + step * first.quantile(levels, 0)).T.numpy()
+    """(B, quantiles) of the times of a diffusion, which are the same for both bounds."""
+    if math.isnan(fitted.a):
+        return np.full((len(fitted.drift), len(QUANTILES)), math.nan)
+    times = [
+        brentq(lambda u, v=v, q=q: first_passage_cdf(u, v, 1.0) - q, 1e-6, 1.0)
+        for v in fitted.drift * fitted.a
+        for q in QUANTILES
+    ]
+    return fitted.t0 + fitted.a**2 * np.reshape(times, (-1, len(QUANTILES)))
 
 
 def by_deadline(trials: Trials) -> pd.DataFrame:
@@ -296,30 +323,41 @@ def by_deadline(trials: Trials) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def conditional_accuracy(trials: Trials) -> pd.DataFrame:
-    correct, time = right(trials.responses.choice, trials.own).flatten(), trials.responses.time
-    known = (~correct.isnan()).nonzero()[:, 0]
-    order = known[time.flatten()[known].argsort(stable=True)]
-    rows = []
-    for part in order.tensor_split(GROUPS):
-        if len(part):
-            count = correct[part].sum()
-            low, high = binomial_interval(count, len(part))
-            rows.append({
-                "time": float(time.flatten()[part].mean()), "correct": float(count) / len(part),
-                "low": float(low), "high": float(high), "n": len(part),
-            })  # fmt: skip
-    return pd.DataFrame(rows, columns=["time", "correct", "low", "high", "n"])
+def conditional_accuracy(trials: Trials, times: Tensor) -> pd.DataFrame:
+    """Right among responses, by their time: those of each input in groups of equal size, from its
+    earliest to its latest. Means over n inputs, and 95 % bootstrap intervals by `times` of
+    `resample`. (Of all responses together the late ones would be those of hard inputs.)
+    """
+    correct, time = right(trials.responses.choice, trials.own), trials.responses.time.double()
+    groups = torch.full((2, len(time), GROUPS), torch.nan, dtype=torch.float64)
+    for k, known in enumerate(~correct.isnan()):
+        if known.sum() >= GROUPS:
+            order = time[k, known].argsort(stable=True)
+            for i, x in enumerate((time, correct)):
+                parts = x[k, known][order].tensor_split(GROUPS)
+                groups[i, k] = torch.stack([part.mean() for part in parts])
+    mean, low, high = bootstrap(groups[1], times)
+    n = int((~groups[1, :, 0].isnan()).sum())
+    return pd.DataFrame({
+        "time": groups[0].nanmean(0), "correct": mean, "low": low, "high": high, "n": n,
+    })  # fmt: skip
+
+
+def within(time: Tensor) -> tuple[float, float]:
+    """Standard deviation and skewness of times (B, draws) of the same input, means over inputs."""
+    centred = time.double() - time.double().nanmean(-1, keepdim=True)
+    variance = centred.square().nanmean(-1)
+    skewness = (centred**3).nanmean(-1) / variance**1.5
+    return float(variance.sqrt().nanmean()), float(skewness.nanmean())
 
 
 def _row(responses: Responses, own: Tensor) -> dict[str, float]:
     """Share of right choices among responses, of responses, and mean and sd of their times."""
-    time = responses.time[~responses.time.isnan()]
     return {
         "correct": float(right(responses.choice, own).nanmean()),
-        "responded": len(time) / max(1, responses.time.numel()),
-        "time": float(time.mean()),
-        "sd": float((time - time.mean()).square().mean().sqrt()),
+        "responded": float((~responses.time.isnan()).double().mean()),
+        "time": float(responses.time.nanmean()),
+        "sd": within(responses.time)[0],
     }
 
 
@@ -406,40 +444,49 @@ def summarise(
     """Statistics over inputs and responses, of choices of a feature's values.
 
     - ``responded``: share of trajectories with a response; ``at_once``: of these, at step 0 or 1;
-      ``time``, ``sd``, ``skewness`` of their times;
+      ``time``: mean of their times; ``sd``, ``skewness``: of those of an input, see `within`;
     - ``correct``: right among responses; ``correct_exact``: of draws from the exact posterior;
     - ``agreement``: the mean overlap of the choices of responses with the exact posterior's;
     - ``time_entropy``, ``sd_entropy``: rank correlation (Spearman) over inputs of mean and sd of
       the time with the entropy of the exact P(choice | x); ``time_sentence_entropy`` with that of
       P(s | x);
-    - ``errors_later``: mean time of wrong responses less that of right ones, in steps;
+    - ``errors_later``: mean time of wrong responses less that of right ones to the same input, in
+      steps, mean over inputs with both;
     - ``diffusion_a``, ``_k``, ``_t0``: of `fit_diffusion`; ``diffusion_variance``: the part of the
-      variance of mean times over inputs that it explains, negative where worse than their mean.
+      variance of mean times over inputs that it explains, negative where worse than their mean;
+      ``diffusion_correct``: its share of right choices, where the lower bound stands for all
+      choices but the commonest, in proportion to their exact probabilities.
     """
     choice, time = trials.responses
     known = time[~time.isnan()]
     correct = right(choice, trials.own)
     exact = trials.exact.gather(-1, trials.own.clamp(min=0)[:, None])[:, 0]
+    slow, fast = (torch.where(correct == k, time, torch.nan).nanmean(-1) for k in (0, 1))
+    upper = torch.from_numpy(fitted.probability)
+    common = torch.tensor(inputs["exact"].to_numpy(float))
+    is_common = torch.tensor((inputs["choice"] == inputs["value"]).to_numpy())
+    other = (1 - upper) * exact / (1 - common).clamp(min=1e-12)
+    sd, skewness = within(time)
     overlap = torch.minimum(shares(choice, trials.exact.shape[-1]), trials.exact).sum(-1)
-    centred = known - known.mean()
     error, spread = inputs["time"] - fitted.time, float(inputs["time"].var(ddof=0))
     values = {
         "responded": len(known) / time.numel(),
         "at_once": float((known <= 1).double().mean()),
         "time": float(known.mean()),
-        "sd": float((known - known.mean()).square().mean().sqrt()),
-        "skewness": float((centred**3).mean() / (centred**2).mean() ** 1.5),
+        "sd": sd,
+        "skewness": skewness,
         "correct": float(correct.nanmean()),
         "correct_exact": float(exact[trials.own >= 0].mean()),
         "agreement": float(overlap.nanmean()),
         "time_entropy": _rank(inputs, "time", "entropy"),
         "sd_entropy": _rank(inputs, "sd", "entropy"),
         "time_sentence_entropy": _rank(inputs, "time", "sentence_entropy"),
-        "errors_later": float(time[correct == 0].mean() - time[correct == 1].mean()),
+        "errors_later": float((slow - fast).nanmean()),
         "diffusion_a": fitted.a,
         "diffusion_k": fitted.k,
         "diffusion_t0": fitted.t0,
         "diffusion_variance": float(1 - (error**2).mean() / spread) if spread else math.nan,
+        "diffusion_correct": float(torch.where(is_common, upper, other)[trials.own >= 0].mean()),
     }
     return pd.DataFrame({"statistic": list(values), "value": list(values.values())}).assign(
         feature=feature
@@ -490,13 +537,16 @@ def draw_times(tables: dict[str, Any]) -> Figure:
     middle.legend()
     deadlines, conditional = tables["deadlines.csv"], tables["conditional.csv"]
     last.plot(deadlines["t"], deadlines["correct"], color=BLUE, label="at a deadline")
-    if len(conditional):
-        both = np.abs(conditional[["low", "high"]].to_numpy().T - conditional["correct"].to_numpy())
-        last.errorbar(
-            conditional["time"], conditional["correct"], yerr=both, fmt="o", color=ORANGE,
-            markersize=4, label="of responses, by time",
-        )  # fmt: skip
-    last.axhline(summary["correct"], color=CRIMSON, linestyle="--", label="diffusion, any time")
+    last.vlines(conditional["time"], conditional["low"], conditional["high"], color=ORANGE)
+    last.plot(
+        conditional["time"], conditional["correct"], "o", color=ORANGE, markersize=4,
+        label="of responses, by time",
+    )  # fmt: skip
+    fitted = summary["diffusion_correct"]
+    if math.isnan(fitted):
+        note(last, "no diffusion fits", "left", fontsize=8)
+    else:
+        last.axhline(fitted, color=CRIMSON, linestyle="--", label="diffusion, any time")
     last.axhline(summary["correct_exact"], color=GREY, linestyle=":", label="exact posterior")
     last.set(title="(C) Speed and accuracy", xlabel="time, steps", ylabel="share of right choices")
     last.legend()
