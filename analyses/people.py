@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from plot_attractors.analysis.responses import (
     simulate,
 )
 from plot_attractors.analysis.sampling import number_rows, require_attractors
-from plot_attractors.analysis.style import BLUE, GREY, ORANGE
+from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
 from plot_attractors.data.columns import read_columns, suggestion
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.ranges import Size
@@ -43,10 +43,8 @@ TITLE = "People"
 CAPTIONS = {
     "people": (
         "Rank correlations (Spearman) of people's numbers with the model's, over inputs or pairs, "
-        "with 95 % bootstrap intervals over inputs; hollow: of ranks within each class. Grey band: "
-        "the noise ceiling, between the mean correlation of a rater with the mean of the others "
-        "and with the mean of all, or, of means with sd and n, of another such sample and of a "
-        "model without error. "
+        "with 95 % bootstrap intervals over inputs; hollow: of ranks within each class. Grey: the "
+        "noise ceiling, a 95 % interval of the correlation that a model without error would have. "
         "Names of the model's numbers: see summary.csv."
     )
 }
@@ -70,6 +68,7 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 RESAMPLES = 1000
+SPLITS = 3  # of raters into halves, in each of these
 FEWEST = 5  # inputs that people's data and the model share
 MEMBERS = 4096  # inputs, whose mean is the prototype of a class
 LONGEST = 100.0  # seconds: longer mean times are in milliseconds
@@ -97,9 +96,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Rank correlations of people's data with the model's.
 
     - ``summary.csv`` (human, model, within, t, rho, low, high, n, ceiling_low, ceiling_high):
-      Spearman's ρ over n inputs or pairs, 95 % bootstrap interval over inputs; the noise ceiling
-      where there are several raters, or sd and n, else NaN. ``within``: of ranks within each
-      value of the feature (typicality and times). ``t``: of states, −1 of other numbers;
+      Spearman's ρ over n inputs or pairs, 95 % bootstrap interval over inputs; `noise_ceiling`,
+      below 0 where ρ is. ``within``: of ranks within each value of the feature (typicality and
+      times). ``t``: of states, −1 of other numbers;
     - ``inputs.csv``, of typicality and trials: `by_input`, and people's mean;
     - ``pairs.csv``, of similarity: ``first``, ``second``, ``human`` and the model's numbers.
 
@@ -135,7 +134,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     for column, within in itertools.product(people.columns, (False, True)):
         human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
         group = value if within else np.zeros(len(value))
-        band = noise_ceiling(people.frame, "name", column, pd.Series(group, people.names))
+        band = noise_ceiling(people.frame, ["name"], column, pd.Series(group, people.names))
         for name in map(str, sizes):
             model_numbers = numbers[name].to_numpy(float)
             row = _row(column, name, human, model_numbers, None, band, group)
@@ -368,6 +367,7 @@ def _row(
     group: np.ndarray | None = None,
 ) -> dict[str, Any]:
     rho, low, high, n = correlation(human, model, pairs, group)
+    band = (-band[1], -band[0]) if rho < 0 else band
     return {
         "human": human_name, "model": model_name, "within": False, "t": -1, "rho": rho,
         "low": low, "high": high, "n": n, "ceiling_low": band[0], "ceiling_high": band[1],
@@ -395,18 +395,20 @@ def correlation(
     a, b, first, second, group = (np.asarray(x)[known] for x in (a, b, first, second, group))
     if len(a) < FEWEST:
         return math.nan, math.nan, math.nan, len(a)
+    values = [_spearman(a, b, weight, group) for weight in _resampled(first, second)]
+    if not np.isfinite(values).any():  # all are alike
+        return math.nan, math.nan, math.nan, len(a)
+    low, high = np.nanquantile(values, [0.025, 0.975])
+    return _spearman(a, b, np.ones(len(a)), group), float(low), float(high), len(a)
+
+
+def _resampled(first: np.ndarray, second: np.ndarray) -> Iterator[np.ndarray]:
+    """How often each pair of inputs (n,), or each input with itself, is in a bootstrap sample."""
     inputs = int(max(first.max(), second.max())) + 1
     generator = np.random.default_rng(0)
-    values = []
     for _ in range(RESAMPLES):
         times = np.bincount(generator.integers(inputs, size=inputs), minlength=inputs)
-        weight = times[first] * (1 if pairs is None or (first == second).all() else times[second])
-        values.append(_spearman(a, b, weight, group))
-    known_values = np.array(values)[np.isfinite(values)]
-    if not len(known_values):  # all are alike
-        return math.nan, math.nan, math.nan, len(a)
-    low, high = np.quantile(known_values, [0.025, 0.975])
-    return _spearman(a, b, np.ones(len(a)), group), float(low), float(high), len(a)
+        yield times[first] * (1 if (first == second).all() else times[second])
 
 
 def _spearman(a: np.ndarray, b: np.ndarray, weight: np.ndarray, group: np.ndarray) -> float:
@@ -427,41 +429,72 @@ def _centred_ranks(a: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 def noise_ceiling(
-    frame: pd.DataFrame, keys: str | list[str], column: str, group: pd.Series | None = None
+    frame: pd.DataFrame, keys: list[str], column: str, group: pd.Series | None = None
 ) -> tuple[float, float]:
-    r"""The rank correlation that noise in people's data allows, from below and above.
+    r"""A 95 % bootstrap interval, over inputs, of the correlation that a model without error has
+    with the mean of people's numbers of each of `keys`, within each `group` (by key):
+    :math:`\sqrt\varrho`, with the reliability ϱ of the mean, the correlation of two such samples.
 
-    Of several raters of the same inputs: the mean rank correlation of a rater with the mean of the
-    others, and with the mean of all; ranks are averaged. Of means with the columns sd and n: that
-    of two such samples, the reliability :math:`\varrho = 1 - \overline{sd^2 / n} / var`, and
-    :math:`\sqrt\varrho`, that of a model without error; var is of the means, within each `group`
-    (by key). Else NaN.
+    Of several raters :math:`\varrho = 2 r / (1 + r)`, with the rank correlation r of the means of
+    two random halves of the raters; each may have rated a part. Of means with the columns sd and n:
+    :math:`\varrho = 1 - \overline{sd^2 / n} / var`. NaN where neither is there; where raters share
+    too few inputs, the log says so.
 
-    Source: Nili et al. (2014), "A toolbox for representational similarity analysis"; Spearman
-    (1904) for the reliability.
+    Source: Spearman (1910) and Brown (1910) for ϱ of halves; Spearman (1904) for its root.
     """
     if {"sd", "n"} <= {*frame.columns}:
-        each = np.zeros(len(frame)) if group is None else group.reindex(frame["name"]).to_numpy()
-        groups = frame.assign(error=frame["sd"] ** 2 / frame["n"]).groupby(list(each))
-        of = groups.agg(n=(column, "size"), var=(column, "var"), error=("error", "mean"))
-        of = of[of["n"] > 1]
-        if of.empty:
-            return math.nan, math.nan
-        variance = float(np.average(of["var"], weights=of["n"] - 1))
-        reliability = 1 - float(np.average(of["error"], weights=of["n"])) / variance
-        return (reliability, math.sqrt(reliability)) if reliability > 0 else (math.nan, math.nan)
-    if "rater" not in frame.columns:
+        table = frame.set_index(keys)
+        each = table[column].groupby(_groups(table.index, group))
+        size, centred = each.transform("size"), table[column] - each.transform("mean")
+        table["square"] = centred**2 * size / (size - 1).where(size > 1)
+        table["error"] = table["sd"] ** 2 / table["n"]
+        table = table.dropna(subset=["square", "error"])
+        square, error = (table[name].to_numpy(float) for name in ("square", "error"))
+
+        def reliability(weight: np.ndarray) -> float:
+            return 1 - float(weight @ error) / max(float(weight @ square), 1e-300)
+
+    elif "rater" in frame.columns:
+        table = frame.pivot_table(
+            index=keys, columns="rater", values=column, aggfunc=["sum", "count"], fill_value=0
+        )
+        table = table[(table["count"] > 0).sum(axis=1) > 1]  # rated by two or more
+        total, count = (table[name].to_numpy(float) for name in ("sum", "count"))
+        groups, generator = _groups(table.index, group), np.random.default_rng(1)
+
+        def reliability(weight: np.ndarray) -> float:
+            r = []
+            for _ in range(SPLITS):
+                half = generator.permutation(total.shape[1]) < total.shape[1] // 2
+                n = [count[:, part].sum(1) for part in (half, ~half)]
+                here = weight * (n[0] > 0) * (n[1] > 0) * np.isfinite(groups)
+                a, b = (total[:, part].sum(1) for part in (half, ~half))
+                r.append(_spearman(a / n[0].clip(1), b / n[1].clip(1), here, groups))
+            mean = float(np.mean(r))
+            return 2 * mean / (1 + mean) if mean > 0 else mean
+
+    else:
         return math.nan, math.nan
-    wide = frame.pivot_table(index=keys, columns="rater", values=column).dropna()
-    if wide.shape[1] < 2 or len(wide) < FEWEST:
+    values = np.full(1, math.nan)
+    if len(table) >= FEWEST:
+        every = pd.factorize(np.concatenate([table.index.get_level_values(k) for k in keys]))[0]
+        resampled = _resampled(every[: len(table)], every[-len(table) :])
+        values = np.array([reliability(weight) for weight in resampled])
+    if not np.isfinite(values).any():
+        logger.warning("no noise ceiling of %s: too few inputs with numbers of two raters", column)
         return math.nan, math.nan
-    each = np.zeros(len(wide)) if group is None else group.reindex(wide.index).to_numpy()
-    ranks = np.stack([_centred_ranks(wide[rater].to_numpy(), each) for rater in wide], 1)
-    ranks = ranks / np.maximum(ranks.std(0), 1e-12)
-    others = (ranks.sum(1, keepdims=True) - ranks) / (ranks.shape[1] - 1)
-    low = [np.corrcoef(r, o)[0, 1] for r, o in zip(ranks.T, others.T, strict=True)]
-    high = [np.corrcoef(r, ranks.mean(1))[0, 1] for r in ranks.T]
-    return float(np.mean(low)), float(np.mean(high))
+    alone = np.mean([reliability(np.ones(len(table), int)) for _ in range(100)])
+    unbiased = values + alone - np.nanmean(values)  # copies of inputs lower rank correlations
+    low, high = np.nanquantile(unbiased, [0.025, 0.975]).clip(0, 1) ** 0.5
+    return float(low), float(high)
+
+
+def _groups(index: pd.Index, group: pd.Series | None) -> np.ndarray:
+    """(n,) the group of each input, all the same without any; NaN where it is not known."""
+    if group is None:
+        return np.zeros(len(index))
+    each = group.reindex(index).to_numpy(float)
+    return np.where(each >= 0, each, np.nan)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -477,16 +510,17 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
     places = {name: y for y, name in enumerate(dict.fromkeys(names))}
     for name, row in zip(names, single.to_dict("records"), strict=True):
         y = places[name] + 0.3 * row["within"]
+        left.plot([row["ceiling_low"], row["ceiling_high"]], [y, y], color=LIGHT_GREY, linewidth=7)
         left.plot([row["low"], row["high"]], [y, y], color=BLUE)
         left.plot(row["rho"], y, "o", color=BLUE, mfc="white" if row["within"] else BLUE)
     left.axvline(0, color=GREY, linewidth=0.8)
     left.set_yticks(range(len(places)), list(places))
     left.invert_yaxis()
     left.set(title="(A) Rank correlations", xlabel="ρ", xlim=(-1, 1))
-    band = table[["ceiling_low", "ceiling_high"]].iloc[0]
-    if band.notna().all():
-        left.axvspan(band["ceiling_low"], band["ceiling_high"], color=GREY, alpha=0.3, linewidth=0)
     if len(states):
+        right.fill_between(
+            states["t"], states["ceiling_low"], states["ceiling_high"], color=LIGHT_GREY
+        )
         right.fill_between(states["t"], states["low"], states["high"], color=ORANGE, alpha=0.2)
         right.plot(states["t"], states["rho"], "o-", color=ORANGE, markersize=3)
         right.set(title="(B) Similarity of states at t", xlabel="t, steps", ylabel="ρ")

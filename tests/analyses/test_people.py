@@ -97,44 +97,66 @@ def test_trials(run: Untrained, tmp_path: Path) -> None:
     assert {"choice", "time"} <= {*summary["human"]}
 
 
-def test_the_ceiling_of_known_noise() -> None:
-    """Raters who see one truth with noise of variance v correlate with it by 1 / √(1 + v)."""
-    generator = np.random.default_rng(0)
-    truth = generator.normal(size=400)
-    rows = [
-        {"name": f"n{k}", "rater": r, "typicality": truth[k] + generator.normal()}
-        for r in range(60)
-        for k in range(400)
+@pytest.mark.parametrize(("sign", "part"), [(1, 1.0), (-1, 0.4)])
+def test_a_perfect_model_is_in_the_noise_ceiling_and_a_wrong_one_is_below(
+    run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float, sign: int
+) -> None:
+    """20 raters see one truth, each with noise of the same variance and an offset of his own, all
+    inputs or a part of them: n of a reliability of ½ have n / (n + 1) together (Spearman-Brown).
+    """
+    monkeypatch.setattr(program, "RESAMPLES", 200)
+    generator = np.random.default_rng(5)
+    names = pd.Series(run.data.row_names[:60], name="name")
+    frame = pd.DataFrame({"name": names, "typicality": np.arange(60.0)})
+    truth = measured(run, frame, tmp_path)["inputs.csv"]["distance"].rank()
+    truth = (truth - truth.mean()) / truth.std()
+    ratings = [
+        pd.DataFrame({"name": names, "rater": r, "typicality": sign * truth + noise})
+        for r, noise in enumerate(generator.normal(size=(20, 60)) + generator.normal(size=(20, 1)))
     ]
-    low, high = program.noise_ceiling(pd.DataFrame(rows), "name", "typicality")
-    assert low <= high
-    assert low == pytest.approx(2**-0.5, abs=0.03)
-    one = pd.DataFrame(rows).query("rater == 0")
-    assert np.isnan(program.noise_ceiling(one, "name", "typicality")).all()
+    frame = pd.concat(ratings).sample(frac=part, random_state=0)
+    summary = measured(run, frame, tmp_path)["summary.csv"]
+    row = summary[~summary["within"]].set_index("model").loc["distance"]
+    assert row["ceiling_low"] <= row["rho"] <= row["ceiling_high"]
+    if part == 1:  # offsets do not matter
+        assert row["ceiling_low"] < sign * (20 / 21) ** 0.5 < row["ceiling_high"]
+    wrong = truth + generator.normal(size=60)
+    human = frame.groupby("name")["typicality"].mean()[names].to_numpy()
+    rho = program.correlation(human, wrong.to_numpy())[0]
+    assert abs(rho) < min(abs(row["ceiling_low"]), abs(row["ceiling_high"]))
+
+
+def test_without_two_raters_of_the_same_inputs_there_is_no_noise_ceiling(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    frame = pd.DataFrame({"name": [f"n{k}" for k in range(40)], "typicality": np.arange(40.0)})
+    assert np.isnan(program.noise_ceiling(frame, ["name"], "typicality")).all()
+    assert not caplog.messages
+    alone = frame.assign(rater=np.arange(40) % 4)
+    assert np.isnan(program.noise_ceiling(alone, ["name"], "typicality")).all()
+    assert "no noise ceiling of typicality: too few inputs with" in caplog.text
 
 
 def test_the_ceiling_of_means_with_sd_and_n() -> None:
-    """Two samples of 20 raters correlate by the reliability; the truth with one, by its root."""
     generator = np.random.default_rng(0)
     truth = generator.normal(size=500)
-    ratings = truth + 3 * generator.normal(size=(2, 20, 500))
-    first, second = ratings.mean(1)
+    ratings = truth + 3 * generator.normal(size=(20, 500))
+    mean = ratings.mean(0)
     names = [f"n{k}" for k in range(500)]
-    frame = pd.DataFrame({"name": names, "typicality": first, "sd": ratings[0].std(0), "n": 20})
-    low, high = program.noise_ceiling(frame, "name", "typicality")
-    assert low == pytest.approx(np.corrcoef(first, second)[0, 1], abs=0.05)
-    assert high == pytest.approx(np.corrcoef(first, truth)[0, 1], abs=0.05)
+    frame = pd.DataFrame({"name": names, "typicality": mean, "sd": ratings.std(0), "n": 20})
+    low, high = program.noise_ceiling(frame, ["name"], "typicality")
+    assert low < np.corrcoef(mean, truth)[0, 1] < high < low + 0.06
     # pairs in a class each: the mean of two tells little, and is no bias
     pairs = pd.Series(np.arange(500) // 2, names)
-    assert program.noise_ceiling(frame, "name", "typicality", pairs) == pytest.approx(
+    assert program.noise_ceiling(frame, ["name"], "typicality", pairs) == pytest.approx(
         (low, high), abs=0.06
     )
     # what differs between classes alone is no reliability within them
     group = pd.Series(np.arange(500) % 2, names)
-    shifted = frame.assign(typicality=first + 100 * group.to_numpy())
-    within = program.noise_ceiling(shifted, "name", "typicality", group)
+    shifted = frame.assign(typicality=mean + 100 * group.to_numpy())
+    within = program.noise_ceiling(shifted, ["name"], "typicality", group)
     assert within == pytest.approx((low, high), abs=0.01)
-    assert program.noise_ceiling(shifted, "name", "typicality")[0] > 0.999
+    assert program.noise_ceiling(shifted, ["name"], "typicality")[0] > 0.999
 
 
 def test_ranks_within_classes() -> None:
