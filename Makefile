@@ -2,7 +2,7 @@
 # make test   everything on a fresh machine: environment, tests, doctests
 # make docs   everything on a fresh machine: environment, the documentation site
 # make weights of runs that were analysed, RUNS: what `export` writes of each, their checksums, and one archive
-# make bench  everything on a fresh machine: environment, the benchmarks of time; with SMALL=1, all of benchmarks/ in seconds each
+# make bench  everything on a fresh machine: environment, the benchmark of samplers; with SMALL=1, all of benchmarks/ in seconds each
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
@@ -20,7 +20,7 @@ help:
 	@echo "make demo    install, train a small model of hierarchical binary vectors, draw its figures, write a report"
 	@echo "make test    install, run the tests and the doctests"
 	@echo "make docs    install, build the documentation site into docs/_build/html"
-	@echo "make bench   install, measure time and memory; make bench SMALL=1 runs every benchmark small, make bench-NAME one"
+	@echo "make bench   install, compare samplers; make bench SMALL=1 runs every benchmark small, make bench-NAME one"
 	@echo "make weights export the runs RUNS, which were analysed, into weights/, with checksums, as weights.tar.gz"
 	@echo "make lint    install, run ruff and mypy"
 	@echo "make wheel   install, build the wheel into dist/"
@@ -61,7 +61,7 @@ docs: $(SITE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs docs/_build/html
 	@echo "Done. Open docs/_build/html/index.html."
 
-# Benchmarks of time, one after the other; the others, which need runs or folders, are run only small.
+# What is measured at its size; the others, which need runs or folders, are run only small.
 TIMED    := samplers
 OTHERS   := e_step unchanged
 BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15))

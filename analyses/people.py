@@ -449,6 +449,7 @@ def noise_ceiling(
         table["square"] = centred**2 * size / (size - 1).where(size > 1)
         table["error"] = table["sd"] ** 2 / table["n"]
         table = table.dropna(subset=["square", "error"])
+        index = table.index
         square, error = (table[name].to_numpy(float) for name in ("square", "error"))
 
         def reliability(weight: np.ndarray) -> float:
@@ -458,9 +459,10 @@ def noise_ceiling(
         table = frame.pivot_table(
             index=keys, columns="rater", values=column, aggfunc=["sum", "count"], fill_value=0
         )
-        table = table[(table["count"] > 0).sum(axis=1) > 1]  # rated by two or more
         total, count = (table[name].to_numpy(float) for name in ("sum", "count"))
-        groups, generator = _groups(table.index, group), np.random.default_rng(1)
+        shared = (count > 0).sum(1) > 1  # rated by two or more
+        index, total, count = table.index[shared], total[shared], count[shared]
+        groups, generator = _groups(index, group), np.random.default_rng(1)
 
         def reliability(weight: np.ndarray) -> float:
             r = []
@@ -476,14 +478,15 @@ def noise_ceiling(
     else:
         return math.nan, math.nan
     values = np.full(1, math.nan)
-    if len(table) >= FEWEST:
-        every = pd.factorize(np.concatenate([table.index.get_level_values(k) for k in keys]))[0]
-        resampled = _resampled(every[: len(table)], every[-len(table) :])
+    if len(index) >= FEWEST:
+        names = np.concatenate([index.get_level_values(k) for k in keys])
+        every = np.unique(names, return_inverse=True)[1]
+        resampled = _resampled(every[: len(index)], every[-len(index) :])
         values = np.array([reliability(weight) for weight in resampled])
     if not np.isfinite(values).any():
         logger.warning("no noise ceiling of %s: too few inputs with numbers of two raters", column)
         return math.nan, math.nan
-    alone = np.mean([reliability(np.ones(len(table), int)) for _ in range(100)])
+    alone = np.nanmean([reliability(np.ones(len(index), int)) for _ in range(100)])
     unbiased = values + alone - np.nanmean(values)  # copies of inputs lower rank correlations
     low, high = np.nanquantile(unbiased, [0.025, 0.975]).clip(0, 1) ** 0.5
     return float(low), float(high)

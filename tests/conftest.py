@@ -74,8 +74,6 @@ SLOW: tuple[str, ...] = (
     "tests/language/test_distributions.py::test_expands_and_does_not_depend_on_the_batch",
     "tests/language/test_distributions.py::test_samples_follow_log_prob",
     "tests/language/test_moves.py::test_steps_lead",
-    "tests/language_of_thought/test_people.py::test_parameters_are_recovered",
-    "tests/language_of_thought/test_people.py::test_the_explanation_that_made",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
     "tests/language_of_thought/test_model.py::test_trajectory_balance_finds",
     "tests/language_of_thought/test_table_grammar.py::test_shares_of_sentences",
