@@ -513,6 +513,7 @@ def draw_times(tables: dict[str, Any]) -> Figure:
     left, middle, last = figure.subplots(1, 3)
     inputs = tables["inputs.csv"]
     summary = tables["summary.csv"].set_index("statistic")["value"]
+    fits = not math.isnan(summary["diffusion_correct"])
     known = inputs.dropna(subset=["time"]).sort_values("probability")
     rows = np.array_split(np.arange(len(known)), GROUPS)
     groups = [known.iloc[part] for part in rows if len(part)]
@@ -526,11 +527,11 @@ def draw_times(tables: dict[str, Any]) -> Figure:
     feature = str(tables["summary.csv"]["feature"].iloc[0])
     left.set(xlabel="P(commonest choice)", ylabel="time, steps")
     left.set_title(f"(A) Choice of {plain(feature)}: time by probability")
-    note(left, "blue: model; red: diffusion", "left", fontsize=8)
+    note(left, "blue: model; red: diffusion" if fits else "no diffusion fits", fontsize=8)
     middle.plot(inputs["entropy"], inputs["time"], "o", color=BLUE, markersize=4, label="model")
     middle.plot(
         inputs["entropy"], inputs["diffusion_time"], "x", color=CRIMSON, markersize=4,
-        label="diffusion",
+        label="diffusion" if fits else None,
     )  # fmt: skip
     middle.set(xlabel="entropy of the exact P(choice | input), nats", ylabel="mean time, steps")
     middle.set_title(f"(B) Rank correlation {summary['time_entropy']:.2f}")
@@ -542,11 +543,9 @@ def draw_times(tables: dict[str, Any]) -> Figure:
         conditional["time"], conditional["correct"], "o", color=ORANGE, markersize=4,
         label="of responses, by time",
     )  # fmt: skip
-    fitted = summary["diffusion_correct"]
-    if math.isnan(fitted):
-        note(last, "no diffusion fits", "left", fontsize=8)
-    else:
-        last.axhline(fitted, color=CRIMSON, linestyle="--", label="diffusion, any time")
+    if fits:
+        share = summary["diffusion_correct"]
+        last.axhline(share, color=CRIMSON, linestyle="--", label="diffusion, any time")
     last.axhline(summary["correct_exact"], color=GREY, linestyle=":", label="exact posterior")
     last.set(title="(C) Speed and accuracy", xlabel="time, steps", ylabel="share of right choices")
     last.legend()
