@@ -3,8 +3,7 @@
     python benchmarks/samplers.py runs/samplers --targets many_well_32 --seeds 0 1 2
     python benchmarks/samplers.py runs/samplers --table
 
-Every recipe on every target, each for as many seconds of processor time on one thread, or with
---published for the budget of the published tables, an hour or two; rows are appended to
+VarGrad on each target for as many seconds of processor time, on one thread; rows are appended to
 FOLDER/rows.csv and what is there is not run again. `--table` prints medians and spreads beside what
 was published (docs/results/tables/samplers_published.csv).
 
@@ -18,7 +17,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,13 @@ import pandas as pd
 import pyro
 import torch
 from pyro.distributions import Normal
-from sampler_tasks import TARGETS, Policy, Target, bridge, coarse_times
+from scipy.integrate import quad
 from scipy.optimize import linear_sum_assignment
 from shared import arguments, begin, header, parser, row
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
-    ReplayBuffer,
-    ReverseKL,
     Trajectories,
-    TrajectoryBalance,
     VarGrad,
     score_trajectories,
     simulate,
@@ -46,45 +44,199 @@ PUBLISHED = Path(__file__).parents[1] / "docs/results/tables/samplers_published.
 HELD = 2000
 STEPS, BATCH = 50, 128  # of a trajectory; trajectories of an update
 RATE = 3e-3  # of learning; it falls to 0.05 of it over the second half
-PUBLISHED_BUDGET = {"STEPS": 100, "BATCH": 300, "UPDATES": 25_000}
-UPDATES = 0  # instead of seconds, where there are any
-ANNEALED = 0.8  # the share of the budget over which the power of the reward rises to 1
 SMALL = {"HELD": 64, "seconds": 0.2, "seeds": [0], "targets": ["gaussians", "funnel"]}
+LOG_2PI = math.log(2 * math.pi)
+WIDEST = 3.0  # log factor of a step's standard deviation, at most
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What the policy has beside the joint network; the loss; every how many updates terminal
-    states are replayed; whether the reward is R^β, of β that rises from 0.1 to 1; steps of random
-    length in training, few of them, in the place of STEPS equal ones.
+# -- targets
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """log R(z), z (…, d), with its log Z, draws of it, σ of the diffusion over unit time; and
+    whether units that see single coordinates and ∇log R are part of its policy.
     """
 
-    score: bool = False
-    coordinates: bool = False
-    loss: str = "VarGrad"
-    replay: int = 0
-    annealed: bool = False
-    coarse: int = 0
+    name: str
+    d: int
+    sigma: float
+    log_reward: Callable[[Tensor], Tensor]
+    log_z: float
+    draw: Callable[[int], Tensor]
+    coordinates: bool = True
 
 
-RECIPES = {
-    "joint": Recipe(),
-    "joint, Langevin": Recipe(score=True),
-    "joint, Langevin, replay, annealed": Recipe(score=True, replay=2, annealed=True),
-    "coordinates": Recipe(score=True, coordinates=True),
-    "coordinates, coarse": Recipe(score=True, coordinates=True, coarse=10),
-    "coordinates, replay": Recipe(score=True, coordinates=True, replay=4),
+def gaussians() -> Target:
+    """25 Gaussians of variance 0.3 in the plane, on the grid of −10, −5, …, 10."""
+    grid = torch.tensor([-10.0, -5.0, 0.0, 5.0, 10.0])
+    means = torch.cartesian_prod(grid, grid)
+    variance = 0.3
+
+    def log_reward(z: Tensor) -> Tensor:
+        square = (z[..., None, :] - means).square().sum(-1)
+        return (-0.5 * square / variance).logsumexp(-1) - math.log(25 * 2 * math.pi * variance)
+
+    def draw(n: int) -> Tensor:
+        return means[torch.randint(25, (n,))] + variance**0.5 * torch.randn(n, 2)
+
+    return Target("25 Gaussians", 2, 5**0.5, log_reward, 0.0, draw)
+
+
+def _well(x: Tensor) -> Tensor:
+    square = x.square()  # faster than x**4
+    return (6 - square) * square + 0.5 * x
+
+
+def many_well(d: int) -> Target:
+    """d/2 double wells beside as many Gaussians: 2^(d/2) modes (Noé et al. 2019)."""
+    z1 = quad(lambda x: math.exp(-(x**4) + 6 * x * x + 0.5 * x), -5, 5)[0]
+    grid = torch.linspace(-5, 5, 200_001, dtype=torch.float64)
+    cumulative = _well(grid).exp().cumsum(0)
+
+    def log_reward(z: Tensor) -> Tensor:
+        well, normal = z[..., 0::2], z[..., 1::2]
+        return (_well(well) - 0.5 * normal.square()).sum(-1)
+
+    def draw(n: int) -> Tensor:
+        z = torch.randn(n, d)
+        u = torch.rand(n, d // 2, dtype=torch.float64) * cumulative[-1]
+        z[:, 0::2] = grid[torch.searchsorted(cumulative, u)].float()
+        return z
+
+    log_z = d // 2 * (math.log(z1) + 0.5 * LOG_2PI)
+    return Target(f"ManyWell-{d}", d, 1.0, log_reward, log_z, draw)
+
+
+def funnel() -> Target:
+    """z_0 ~ N(0, 3²), nine others ~ N(0, exp z_0) (Neal 2003)."""
+
+    def log_reward(z: Tensor) -> Tensor:
+        first, rest = z[..., 0], z[..., 1:]
+        log_p = -0.5 * (first / 3).square() - math.log(3) - 0.5 * LOG_2PI
+        rest_p = -0.5 * (rest.square().sum(-1) * (-first).exp() + 9 * (first + LOG_2PI))
+        return log_p + rest_p
+
+    def draw(n: int) -> Tensor:
+        first = 3 * torch.randn(n, 1)
+        return torch.cat([first, (first / 2).exp() * torch.randn(n, 9)], -1)
+
+    return Target("funnel", 10, 1.0, log_reward, 0.0, draw, coordinates=False)
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "gaussians": gaussians,
+    "funnel": funnel,
+    "many_well_32": partial(many_well, 32),
+    "many_well_64": partial(many_well, 64),
 }
+
+
+# -- the policy
+
+HARMONICS = math.pi * torch.linspace(0.25, 8, 16)
+OF_TIME = 2 * len(HARMONICS)  # features of a time
+
+
+def of_time(t: Tensor) -> Tensor:
+    """Features (…, OF_TIME) of times t (…, 1) in [0, 1]."""
+    angle = t * HARMONICS
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+class Coordinates(nn.Module):
+    """Two numbers for each coordinate z_i, of it, of ∂log R / ∂z_i and of `of_time`: (…, d, 2).
+
+    One layer of units that all coordinates share; their output weights are a function of time, 0 at
+    first. Learned optimizers are such networks (Andrychowicz et al. 2016).
+    """
+
+    def __init__(self, units: int = 16) -> None:
+        super().__init__()
+        self.enter = nn.Linear(2, units, bias=False)
+        self.time = nn.Linear(OF_TIME, units)
+        middle, leave = nn.Linear(OF_TIME, 64), nn.Linear(64, units * 2)
+        nn.init.normal_(self.enter.weight)
+        nn.init.zeros_(leave.weight)
+        nn.init.zeros_(leave.bias)
+        self.weights = nn.Sequential(middle, nn.GELU(), leave, nn.Unflatten(-1, (units, 2)))
+
+    def forward(self, z: Tensor, gradient: Tensor, time: Tensor) -> Tensor:
+        entering = self.enter(torch.stack([z, (gradient / 10).tanh()], -1))
+        units = nn.functional.gelu(entering + self.time(time)[..., None, :])
+        out: Tensor = units @ self.weights(time)
+        return out
+
+
+class Policy(nn.Module):
+    """Drift (…, d) and log factor of the standard deviation (…, d) of a step, 0 at first.
+
+    Of states z (…, d) at times τ in [0, 1), (…, 1) or broadcasting, in units of σ:
+
+        drift = a(z, τ) + z (b(z, τ) / (τ + 1/T) − c(z, τ) / (1 − τ + 1/T)),
+
+    a joint network's numbers for each dimension; b = 1 leads on along a ray, as what is wide asks
+    for, and c = 1 back to 0. Where the target has `coordinates`, plus a learned factor of time and
+    ∇log R(z), clipped (Zhang and Chen 2022), and what `Coordinates` makes of each.
+    """
+
+    def __init__(self, target: Target, steps: int, hidden: int = 64) -> None:
+        super().__init__()
+        d = target.d
+        self.enter, self.time = nn.Linear(d, hidden), nn.Linear(OF_TIME, hidden)
+        self.middle, self.leave = nn.Linear(hidden, hidden), nn.Linear(hidden, 4 * d)
+        nn.init.zeros_(self.leave.weight)
+        nn.init.zeros_(self.leave.bias)
+        self.target, self.steps = target, steps
+        if target.coordinates:
+            self.coordinates, self.factor = Coordinates(), nn.Linear(OF_TIME, d)
+            nn.init.zeros_(self.factor.weight)
+            nn.init.constant_(self.factor.bias, 0.5 / max(1.0, target.sigma**2 / 5))
+        self.calls = 0  # of log R or its gradient
+        self.gradients: list[Tensor] = []  # at the states of a simulation, for its scoring
+
+    def gradient(self, z: Tensor) -> Tensor:
+        """∇log R, clipped, in units of 1/σ; once for each state that is simulated and scored."""
+        if z.ndim == 3 and len(self.gradients) == len(z):
+            return torch.stack(self.gradients)
+        self.calls += z[..., 0].numel()
+        with torch.enable_grad():
+            y = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.target.log_reward(y).sum(), y)
+        gradient = (self.target.sigma * gradient).clamp(-100, 100)
+        if z.ndim == 2:
+            self.gradients.append(gradient)
+        return gradient
+
+    def forward(self, z: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+        time, unit, sigma = of_time(tau), z / self.target.sigma, self.target.sigma
+        h = nn.functional.gelu(self.enter(unit.asinh()) + self.time(time))
+        a, log_factor, b, c = self.leave(nn.functional.gelu(self.middle(h))).chunk(4, -1)
+        drift = sigma * a + z * (b / (tau + 1 / self.steps) - c / (1 - tau + 1 / self.steps))
+        if self.target.coordinates:
+            gradient = self.gradient(z)
+            each = self.coordinates(unit, gradient, time)
+            drift = drift + sigma * (self.factor(time) * gradient + 3 * each[..., 0])
+            log_factor = log_factor + each[..., 1]
+        return drift, WIDEST * (log_factor / WIDEST).tanh()
+
+
+def bridge(before: Tensor, now: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """Factor of the state and standard deviation at time `before`, of a Brownian motion that starts
+    at 0 and is seen at time `now`.
+    """
+    return before / now, sigma * (before * (now - before) / now).sqrt()
+
+
+# -- programs and training
 
 
 class Sampler(nn.Module):
     """One-step programs: learned mean and variance forward, a Brownian motion's bridge backward."""
 
-    def __init__(self, target: Target, recipe: Recipe) -> None:
+    def __init__(self, target: Target) -> None:
         super().__init__()
-        self.target = target
-        self.policy = Policy(target, STEPS, score=recipe.score, coordinates=recipe.coordinates)
-
+        self.target, self.policy = target, Policy(target, STEPS)
         self.times = torch.linspace(0, 1, STEPS + 1)
 
     def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
@@ -119,37 +271,15 @@ def ratios(sampler: Sampler, trajectories: Trajectories) -> Any:
     return score_trajectories(sampler.forward_step, sampler.backward_step, trajectories, log_r)
 
 
-def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sampler, int]:
+def train(target: Target, seed: int, seconds: float) -> tuple[Sampler, int]:
     """A trained sampler, and its number of updates."""
     torch.manual_seed(seed)
-    power = 0.1 if recipe.annealed else 1.0
-    warm = replace(target, log_reward=lambda z: power * target.log_reward(z))
-    sampler = Sampler(warm if recipe.annealed else target, recipe)
-    loss: Any = {
-        "TB": TrajectoryBalance(1, loss="huber", delta=10.0),
-        "VarGrad": VarGrad(2, loss="huber", delta=10.0),
-        "reverse KL": ReverseKL(2),
-    }[recipe.loss]
-    learned = [*sampler.parameters(), *getattr(loss, "parameters", list)()]
+    sampler, loss, updates = Sampler(target), VarGrad(2, loss="huber", delta=10.0), 0
+    learned = list(sampler.parameters())
     optimizer = torch.optim.Adam(learned, lr=RATE, betas=(0.9, 0.99))
-    buffer, updates = ReplayBuffer(50 * BATCH, weights="importance"), 0
     start = time.process_time()
-
-    def share() -> float:
-        return updates / UPDATES if UPDATES else (time.process_time() - start) / seconds
-
-    while (spent := share()) < 1:
-        power = min(1.0, 0.1 + 0.9 * spent / ANNEALED) if recipe.annealed else 1.0
-        if recipe.coarse:
-            sampler.times = coarse_times(recipe.coarse)
-        replayed = recipe.replay and len(buffer) and updates % recipe.replay == 0
-        if replayed:
-            batch = backward(sampler, buffer.draw(BATCH)["z"])
-        else:
-            batch = on_policy(sampler, BATCH)
-        scored = ratios(sampler, batch)
-        if recipe.replay and not replayed:
-            buffer.add(z=batch.z[-1], log_weight=scored.total.detach())
+    while (spent := (time.process_time() - start) / seconds) < 1:
+        scored = ratios(sampler, on_policy(sampler, BATCH))
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, 2.05 - 2 * spent)
         optimizer.zero_grad()
@@ -157,8 +287,6 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
         if bool(nn.utils.clip_grad_norm_(learned, 10.0).isfinite()):  # states may be far out
             optimizer.step()
         updates += 1
-    sampler.target = sampler.policy.target = target
-    sampler.times = torch.linspace(0, 1, STEPS + 1)
     return sampler, updates
 
 
@@ -187,27 +315,22 @@ def judged(sampler: Sampler) -> dict[str, float]:
     }
 
 
-def panel(folder: Path, targets: list[str], recipes: list[str], seeds: list[int],
-          seconds: float) -> None:  # fmt: skip
-    file, budget = folder / "rows.csv", f"{UPDATES} updates" if UPDATES else f"{seconds:g} s"
+def panel(folder: Path, targets: list[str], seeds: list[int], seconds: float) -> None:
+    file = folder / "rows.csv"
     for name in targets:
         target = TARGETS[name]()
         for seed in seeds:
-            for recipe in recipes:
-                key = {
-                    "target": name, "recipe": recipe, "seed": seed, "budget": budget,
-                    "steps": STEPS, "batch": BATCH,
-                }  # fmt: skip
-                tables = [pd.read_csv(file)] if file.exists() else []
-                if tables and (tables[0][list(key)] == pd.Series(key)).all(axis=1).any():
-                    continue
-                sampler, n = train(target, RECIPES[recipe], seed, seconds)
-                calls = sampler.policy.calls
-                torch.manual_seed(seed)
-                line = {**key, "updates": n, "energy_millions": calls / 1e6, **judged(sampler)}
-                new = pd.DataFrame([line])
-                pd.concat([*tables, new]).to_csv(file, index=False, float_format="%.5g")
-                print(new.to_string(index=False, header=False), flush=True)
+            key = {"target": name, "seed": seed, "budget": f"{seconds:g} s"}
+            tables = [pd.read_csv(file)] if file.exists() else []
+            if tables and (tables[0][list(key)] == pd.Series(key)).all(axis=1).any():
+                continue
+            sampler, n = train(target, seed, seconds)
+            calls = sampler.policy.calls
+            torch.manual_seed(seed)
+            line = {**key, "updates": n, "energy_millions": calls / 1e6, **judged(sampler)}
+            new = pd.DataFrame([line])
+            pd.concat([*tables, new]).to_csv(file, index=False, float_format="%.5g")
+            print(new.to_string(index=False, header=False), flush=True)
 
 
 def table(folder: Path) -> None:
@@ -215,11 +338,10 @@ def table(folder: Path) -> None:
     rows, published = pd.read_csv(folder / "rows.csv"), pd.read_csv(PUBLISHED)
     columns = ("elbo", "eubo", "log_z_rw_error", "w2", "energy_millions")
     header("target", "sampler", "ELBO", "EUBO", "log Z error", "W2", "energy calls, millions")
-    for target, group in rows.groupby("target", sort=False):
-        for (recipe, budget), part in group.groupby(["recipe", "budget"], sort=False):
-            cells = [f"{part[c].median():.3g} ({part[c].min():.3g} to {part[c].max():.3g})"
-                     for c in columns]  # fmt: skip
-            row(target, f"ours, {recipe}, {budget}", *cells)
+    for (target, budget), part in rows.groupby(["target", "budget"], sort=False):
+        cells = [f"{part[c].median():.3g} ({part[c].min():.3g} to {part[c].max():.3g})"
+                 for c in columns]  # fmt: skip
+        row(target, f"ours, {budget}", *cells)
         for _, line in published[published["target"] == target].iterrows():
             cells = ["" if pd.isna(line[c]) else f"{line[c]:g}" for c in columns]
             row(target, f"{line['method']} ({line['source']})", *cells)
@@ -229,22 +351,15 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", nargs="?", type=Path)
     options.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
-    options.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=RECIPES)
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--seconds", type=float, default=300.0, help="of processor time")
-    budget = "T = 100, 25,000 updates of 300, instead of --seconds"
-    options.add_argument("--published", action="store_true", help=budget)
     options.add_argument("--table", action="store_true", help="medians and spreads of rows")
     given = arguments(globals(), options)
-    if given.published:
-        globals().update(PUBLISHED_BUDGET)
     given.folder.mkdir(parents=True, exist_ok=True)
-    if given.table:
-        table(given.folder)
-        return
-    begin()
-    panel(given.folder, given.targets, given.recipes, given.seeds, given.seconds)
-    if given.small:
+    if not given.table:
+        begin()
+        panel(given.folder, given.targets, given.seeds, given.seconds)
+    if given.table or given.small:
         table(given.folder)
 
 
