@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, singledispatch
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pyro import poutine
@@ -24,20 +24,20 @@ from pyro.distributions import (
     Dirichlet,
     Exponential,
     Gamma,
+    HalfNormal,
+    Laplace,
     LogNormal,
     MaskedDistribution,
     MultivariateNormal,
     Normal,
     OneHotCategorical,
-    Poisson,
-    TorchDistribution,
-    constraints,
+    StudentT,
+    Uniform,
 )
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
-from torch.distributions.constraints import Constraint
 
 from plot_attractors.gflownet.exploration import mala
 from plot_attractors.gflownet.programs import Program, Values, quoted
@@ -73,10 +73,11 @@ Move = Callable[[Particles], Values]
 def temper(fn: Any, temperature: float) -> Any:
     """The distribution ∝ p^(1/temperature); `temper.register(Kind)` teaches it another kind.
 
-    Normal, LogNormal, Gamma, Exponential, Beta, Dirichlet, Categorical, one-hot and Bernoulli ones
-    stay of their kind, a Poisson becomes Conway-Maxwell-Poisson, a Delta stays. Raises ValueError
-    for another kind, and where p^(1/temperature) has no finite integral: below a temperature of 1,
-    for concentrations of at most 1 − temperature.
+    Normal, HalfNormal, LogNormal, Laplace, StudentT, Gamma, Exponential, Beta, Dirichlet,
+    Categorical, one-hot and Bernoulli ones stay of their kind, a Delta and a Uniform as they are.
+    Raises ValueError for another kind, whose root has no name (Poisson, Binomial, mixtures, flows),
+    and where p^(1/temperature) has no finite integral: below a temperature of 1, for concentrations
+    of at most 1 − temperature; for a StudentT of ν degrees of freedom from ν + 1 on.
     """
     raise ValueError(
         f"{type(fn).__name__} cannot be tempered: give a behaviour policy of your own, or say how "
@@ -96,54 +97,30 @@ def _power(concentration: Tensor, temperature: float) -> Tensor:
     return powers
 
 
-class ConwayMaxwellPoisson(TorchDistribution):
-    """P(k) ∝ (rate^k / k!)^nu, of floats k = 0, 1, …; a Poisson at temperature 1 / nu.
-
-    By the sum over all k whose share of it is seen in single precision, some multiple of the rate.
-    """
-
-    arg_constraints: ClassVar[dict[str, Constraint]] = {
-        "rate": constraints.positive,
-        "nu": constraints.positive,
-    }
-    support = constraints.nonnegative_integer
-
-    def __init__(self, rate: Tensor, nu: float, validate_args: bool | None = None) -> None:
-        self.rate, self.nu, most = rate, torch.as_tensor(nu), 16
-        while not self._negligible(most):
-            most *= 2
-        super().__init__(rate.shape, validate_args=validate_args)
-        self._terms = self._term(torch.arange(most + 1.0, device=rate.device), rate[..., None])
-
-    def _term(self, k: Tensor, rate: Tensor) -> Tensor:
-        return self.nu * (torch.xlogy(k, rate) - torch.lgamma(k + 1))
-
-    def _negligible(self, most: int) -> bool:
-        """Whether all beyond is, by a geometric series, less than e^-18 of the greatest term."""
-        rate = self.rate.max()
-        ratio = self.nu * (rate / most).log()
-        at, peak = (self._term(torch.as_tensor(float(k)), rate) for k in (most, rate.floor()))
-        return bool(ratio < 0) and bool(at - peak - (-ratio.expm1()).log() < -18)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> ConwayMaxwellPoisson:
-        return ConwayMaxwellPoisson(self.rate.expand(batch_shape), float(self.nu))
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        return Categorical(logits=self._terms).sample(sample_shape).to(self.rate)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self._term(value, self.rate) - self._terms.logsumexp(-1)
-
-
 def _log_normal(fn: LogNormal, temperature: float) -> LogNormal:
     """x^(−1/T), of the Jacobian, moves the mean of log x."""
     return LogNormal(fn.loc + (temperature - 1) * fn.scale**2, fn.scale * temperature**0.5)
 
 
+def _student_t(fn: StudentT, temperature: float) -> StudentT:
+    """(1 + x² / ν s²)^(−(ν + 1) / 2 T): (ν + 1) / T − 1 degrees of freedom, and the same ν s²."""
+    df = (fn.df + 1) / temperature - 1
+    if bool((df <= 0).any()):
+        raise ValueError(
+            f"A StudentT of {float(fn.df.min()):g} degrees of freedom cannot be normalised at "
+            f"temperature {temperature:g}: take one below {float(fn.df.min()) + 1:g}."
+        )
+    return StudentT(df, fn.loc, fn.scale * (fn.df / df) ** 0.5)
+
+
 _TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
     Normal: lambda fn, t: Normal(fn.loc, fn.scale * t**0.5),
     MultivariateNormal: lambda fn, t: MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * t**0.5),
+    HalfNormal: lambda fn, t: HalfNormal(fn.scale * t**0.5),
     LogNormal: _log_normal,
+    Laplace: lambda fn, t: Laplace(fn.loc, fn.scale * t),
+    StudentT: _student_t,
+    Uniform: lambda fn, t: fn,
     Gamma: lambda fn, t: Gamma(_power(fn.concentration, t), fn.rate / t),
     Exponential: lambda fn, t: Exponential(fn.rate / t),
     Beta: lambda fn, t: Beta(_power(fn.concentration1, t), _power(fn.concentration0, t)),
@@ -151,7 +128,6 @@ _TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
     Categorical: lambda fn, t: Categorical(logits=fn.logits / t),
     OneHotCategorical: lambda fn, t: OneHotCategorical(logits=fn.logits / t),
     Bernoulli: lambda fn, t: Bernoulli(logits=fn.logits / t),
-    Poisson: lambda fn, t: ConwayMaxwellPoisson(fn.rate, 1 / t),
     Delta: lambda fn, t: fn,
     Independent: lambda fn, t: temper(fn.base_dist, t).to_event(fn.reinterpreted_batch_ndims),
     MaskedDistribution: lambda fn, t: temper(fn.base_dist, t).mask(fn._mask),
