@@ -7,7 +7,7 @@ from plot_attractors.gflownet.balance import (
     SubTrajectoryBalance,
     discretizer_balance,
 )
-from plot_attractors.gflownet.divergences import ForwardKL, ReverseKL, Sleep
+from plot_attractors.gflownet.divergences import ForwardKL, Sleep
 from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.log_ratio import LogRatioLoss, log_ratios
@@ -58,7 +58,6 @@ __all__ = [
     "RelativeTrajectoryBalance",
     "Replay",
     "ReplayBuffer",
-    "ReverseKL",
     "SampledFlow",
     "SiteBalance",
     "Sleep",

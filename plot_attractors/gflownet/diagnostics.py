@@ -10,7 +10,7 @@ import copy
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.poutine.messenger import Messenger
 from scipy.stats import beta, ttest_1samp
 from torch import Tensor
 
@@ -35,7 +36,9 @@ from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
+    Programs,
     Values,
+    counted,
     is_deterministic,
     is_factor,
     latent_sites,
@@ -45,7 +48,13 @@ from plot_attractors.gflownet.programs import (
     side_run,
 )
 from plot_attractors.gflownet.ratios import LogRatios
-from plot_attractors.gflownet.simulation import observed_values, require_draws_to_act, simulatable
+from plot_attractors.gflownet.simulation import (
+    observed_values,
+    require_alike,
+    require_draws_to_act,
+    simulatable,
+    simulated,
+)
 from plot_attractors.pareto import psis
 
 __all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
@@ -99,7 +108,8 @@ def to_datatree(
     _positive("draws", draws)
     each = ("chain", "draw")
     with side_run():
-        trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
+        programs = Programs.bound(model, guide, guide, args, kwargs)
+        trace = programs.score(programs.draw())[0]
         _require_whole_plates(trace)
         observed = observed_values(trace)
         torch.manual_seed(seed)
@@ -177,8 +187,9 @@ def simulation_based_calibration(
       NaN for a single simulation; ``site_p_adjusted``: times the number of sites.
 
     Args:
-        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`:
-            ``prev = pyro.sample(..., obs=y[t])``, not ``prev = y[t]``.
+        model: what it draws is written into the tensors that it observes, for as long as a
+            simulation lasts, so that ``prev = y[t]`` is what was drawn. What is masked stays as it
+            was observed, and masked latents are no latents here.
         guide: an amortised guide, called with what `data` returns and `kwargs`; None with `fit`.
         args, kwargs: of the model. Of observed values only the shapes matter.
         data: arguments of the guide made of simulated values of the observed sites, by name. By
@@ -191,8 +202,9 @@ def simulation_based_calibration(
 
     Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
     without observed sites, one that observes values of another shape than it draws, one with
-    `pyro.factor`, which cannot be simulated, one that takes observed values from its arguments, one
-    whose latent sites differ between runs, and sites that model and guide do not share.
+    `pyro.factor` or `poutine.scale`, which cannot be simulated, one that does not score what it
+    draws as when it drew it, one whose latent sites differ between runs, and sites that model and
+    guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
     calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
@@ -208,12 +220,11 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
     """What `simulation_based_calibration` returns, of `replicates`."""
     ranks = []
     for one in every:
-        ranks.append(_ranks(one.truth, one.sites))
-        truth = one.truth
+        ranks.append(_ranks(one))
     rank = torch.stack(ranks)
     pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
-    sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
-    labels = [label for name, value in truth.items() for label in _elements(name, value)]
+    sites_of = [name for name, counts in one.counts.items() for _ in range(int(counts.sum()))]
+    labels = one.labels
     coords = {"level": list(LEVELS), "latent": labels, "site": list(dict.fromkeys(sites_of))}
     return xr.Dataset(
         {
@@ -240,8 +251,22 @@ def copied_store() -> AbstractContextManager[Any]:
     return scope
 
 
+class _Seeds(Messenger):
+    """Each site draws by random numbers of its own, whatever was drawn before it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = 1000 * seed
+
+    def _pyro_sample(self, msg: Any) -> None:
+        torch.manual_seed(self.seed)
+        self.seed += 1
+
+
 class Replicate(NamedTuple):
-    """A simulated truth with its data, by site, and draws of the guide given these data.
+    """A simulated truth with its data, by site, and draws of the guide given these data; which of
+    their elements are not masked (`counts`), and a draw by the random numbers of the pair that two
+    simulations are (`alike`).
 
     `log_p` (draws + 1,) is log p(z, x) of the truth, first, and of the draws, nats; `log_q` of the
     guide, and None where the guide's density of the model's sites is not known, as of AutoNormal.
@@ -252,6 +277,13 @@ class Replicate(NamedTuple):
     sites: Values
     log_p: Tensor
     log_q: Tensor | None
+    counts: Values
+    alike: Values
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the latents, as ArviZ writes them."""
+        return [label for name, at in self.counts.items() for label in _elements(name, at)]
 
 
 def replicates(
@@ -272,27 +304,31 @@ def replicates(
             "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
             f"data set: {'neither' if fit is None else 'both'} was given."
         )
-    loss, unconditioned = LogRatioLoss(draws), poutine.uncondition(model)
-    labels = None
+    loss, labels = LogRatioLoss(draws), None
     observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
     require_draws_to_act(model, args, kwargs)
-    for _ in range(simulations):
-        trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
-        sites = {name: site["value"] for name, site in sample_sites(trace).items()}
-        given = {name: value for name, value in sites.items() if name in observed}
-        truth = {name: value for name, value in sites.items() if name not in observed}
-        guide_args = tuple(given.values()) if data is None else data(given)
-        if guide is not None and labels is None:
-            _require_arguments(guide, guide_args, kwargs)
-        fitted: Any = guide
-        with nullcontext() if fit is None else copied_store():
+    given: Values = {}
+    conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
+    for i in range(simulations):
+        with simulated(model, args, kwargs) as trace, ExitStack() as stack:
+            sites = {name: site["value"] for name, site in sample_sites(trace).items()}
+            truth = {name: value for name, value in sites.items() if name not in observed}
+            given.clear()
+            given.update({name: value for name, value in sites.items() if name in observed})
+            of_model = _run_on(truth, conditioned, (), {})
+            require_alike(trace, of_model)
+            guide_args = tuple(given.values()) if data is None else data(dict(given))
+            if guide is not None and labels is None:
+                _require_arguments(guide, guide_args, kwargs)
+            fitted: Any = guide
             if fit is not None:
+                stack.enter_context(copied_store())
                 with torch.enable_grad():
                     fitted = fit(*guide_args)
-            conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
+            with torch.random.fork_rng(devices=[]), _Seeds(i // 2):
+                alike = _run_on({}, fitted, guide_args, kwargs)
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            of_model = _run_on(truth, conditioned, (), {})
-            log_p = torch.stack(list(loss._log_prob(of_model, "model", None).values())).sum(0)
+            log_p = _total(loss, of_model)
             of_guide = _run_on(truth, fitted, guide_args, kwargs)
             log_q = None
             if latent_sites(of_guide).keys() == truth.keys():
@@ -300,15 +336,29 @@ def replicates(
                 sites_q = loss._elements(of_guide, "guide", None, masks=masks)
                 log_q = torch.stack(list(loss._totals(sites_q, None).values())).sum(0)
                 log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
-        each = [label for name in truth for label in _elements(name, truth[name])]
-        labels = each if labels is None else labels
-        if not ratios.values or each != labels:
+            counts = {name: counted(site) for name, site in latent_sites(of_model).items()}
+            drawn = _sites(ratios)
+            if not all(bool(at.all()) for at in counts.values()):
+                other = {k: torch.where(at, truth[k], drawn[k][0]) for k, at in counts.items()}
+                elsewhere = _total(loss, _run_on(other, conditioned, (), {}))
+                if not torch.allclose(elsewhere, log_p, rtol=1e-4, atol=1e-4):
+                    raise ValueError(
+                        "The model masks latents that others depend on, so that it draws from "
+                        "another distribution than it scores: mask what depends on them, too."
+                    )
+        log_p = torch.cat([log_p.reshape(1), ratios.of_model])
+        one = Replicate(truth, dict(given), drawn, log_p, log_q, counts, _values(alike))
+        labels = one.labels if labels is None else labels
+        if not ratios.values or one.labels != labels:
             raise ValueError(
                 "The latent sites of the model or the guide, or their shapes, differ between "
                 "its runs: calibration needs programs whose latent sites are the same in each."
             )
-        log_p = torch.cat([log_p.reshape(1), ratios.of_model])
-        yield Replicate(truth, given, _sites(ratios), log_p, log_q)
+        yield one
+
+
+def _total(loss: LogRatioLoss, of_model: Any) -> Tensor:
+    return torch.stack(list(loss._log_prob(of_model, "model", None).values())).sum(0)
 
 
 def _require_arguments(guide: Program, args: tuple[Any, ...], kwargs: Any) -> None:
@@ -352,6 +402,10 @@ def _sites(ratios: LogRatios) -> Values:
     return {name: value for name, value in every if name in ratios.log_p}
 
 
+def _values(trace: Any) -> Values:
+    return {name: site["value"] for name, site in latent_sites(trace).items()}
+
+
 def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:
     return poutine.trace(FixedValues(values)(program)).get_trace(*args, **kwargs)
 
@@ -383,18 +437,18 @@ def _positive(name: str, value: Any) -> None:
 # -- ranks
 
 
-def _elements(name: str, value: Tensor) -> list[str]:
-    """Names of the elements of a site, as ArviZ writes them."""
-    if value.ndim == 0:
-        return [name]
-    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*value.shape)]
+def _elements(name: str, counts: Tensor) -> list[str]:
+    """Names of the elements of a site that count, as ArviZ writes them."""
+    if counts.ndim == 0:
+        return [name] * bool(counts)
+    return [f"{name}[{', '.join(map(str, index))}]" for index in counts.nonzero().tolist()]
 
 
-def _ranks(truth: Values, sites: Values) -> Tensor:
+def _ranks(one: Replicate) -> Tensor:
     """(latents,) int64 randomised ranks of true values among draws."""
     ranks = []
-    for name, value in truth.items():
-        ranks.append(randomised_rank(value.cpu(), sites[name].cpu()).flatten())
+    for name, at in one.counts.items():
+        ranks.append(randomised_rank(one.truth[name][at].cpu(), one.sites[name][:, at].cpu()))
     return torch.cat(ranks)
 
 

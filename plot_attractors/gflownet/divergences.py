@@ -21,55 +21,17 @@ from plot_attractors.gflownet.programs import (
     latent_sites,
     quoted,
     sample_sites,
+    side_run,
 )
 from plot_attractors.gflownet.ratios import LogRatios
-from plot_attractors.gflownet.simulation import require_draws_to_act, simulatable
+from plot_attractors.gflownet.simulation import (
+    require_alike,
+    require_draws_to_act,
+    simulatable,
+    simulated,
+)
 
-__all__ = ["ForwardKL", "ReverseKL", "Sleep"]
-
-
-class ReverseKL(LogRatioLoss):
-    r"""KL(q || p(z | x)) − log p(x) = −ELBO, by the log-derivative estimator.
-
-    .. math:: \nabla L = E_q[\sum_i (f_i - b_i) \nabla \log q_i] - E_q[\nabla \log p]
-
-    f_i is log q − log p of all that site, or element of a plate, i may act upon
-    (`LogRatios.downstream`), as in Pyro's `Trace_ELBO`, and b_i the mean of the other particles'.
-    Sites may be scaled (annealing of the KL term), and plates subsampled beside global sites: the
-    gradient is right in expectation. The last term is that of parameters of the model, such as a
-    learned backward policy, for which the gradient of log-variance losses is another.
-    Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
-
-    Args:
-        num_particles: trajectories per step, K; with 1 there is no baseline b.
-        options: batch_plate, vectorize_particles, as in `LogRatioLoss`.
-
-    Raises ValueError: a `behaviour` or off-policy moves.
-    """
-
-    takes_subsamples = True
-
-    def __init__(self, num_particles: int = 2, **options: Any) -> None:
-        super().__init__(num_particles, model_gradient="objective", **options)
-        if self.behaviour is not None or self.off_policy:
-            raise ValueError(
-                "ReverseKL is an expectation under the guide: drop behaviour and off_policy, or "
-                "take VarGrad, whose particles may come from anywhere."
-            )
-
-    def objective(self, ratios: LogRatios) -> Tensor:
-        log_p, log_q = ratios.of_model, ratios.of_guide
-        if ratios.elements is None:  # of trajectories that no program drew
-            gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
-        else:
-            gradient = ratios.scored(lambda r: less_the_others(-r)) - log_p.mean()
-        value = (log_q - log_p).mean()  # of the divergence
-        return gradient + (value - gradient).detach()
-
-
-def less_the_others(f: Tensor) -> Tensor:
-    """(K, …) f minus the mean of the other particles' f; f itself where there are no others."""
-    return (f - f.mean(0)) * (len(f) / (len(f) - 1)) if len(f) > 1 else f
+__all__ = ["ForwardKL", "Sleep"]
 
 
 class ForwardKL(LogRatioLoss):
@@ -150,8 +112,8 @@ class Sleep(LogRatioLoss):
         batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
 
     Raises ValueError: the model observes nothing, not the same in every run, or other shapes than
-    it draws; it has a factor; it takes observed values from its arguments, which is looked for at
-    the first call (`require_draws_to_act`); the guide has other sites.
+    it draws; it has a factor or a scale; sites depend on what observed values are computed from,
+    which is looked for at the first call (`require_draws_to_act`); the guide has other sites.
     """
 
     def __init__(
@@ -170,9 +132,6 @@ class Sleep(LogRatioLoss):
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
         each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
-        if not self._draws_act:
-            require_draws_to_act(model, args, kwargs)
-            self._draws_act = True
         loss = torch.stack(each).mean()
         if bool(torch.isinf(loss)):
             raise ValueError(
@@ -196,8 +155,15 @@ class Sleep(LogRatioLoss):
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
             conditioned: Any = poutine.trace(model).get_trace(*args, **kwargs)
-            trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
         names = list(simulatable(conditioned))
+        with simulated(model, args, kwargs) as trace:
+            given = {name: trace.nodes[name]["value"] for name in names if name in trace.nodes}
+            if not self._draws_act:
+                require_draws_to_act(model, args, kwargs)
+                again = FixedValues(drawn(trace))(poutine.condition(model, given))
+                with side_run():
+                    require_alike(trace, poutine.trace(again).get_trace(*args, **kwargs))
+                self._draws_act = True
         if absent := [k for k in names if k not in trace.nodes]:
             raise ValueError(
                 f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
@@ -212,7 +178,7 @@ class Sleep(LogRatioLoss):
                     f"Site {name!r} observes values of shape {tuple(seen)} and draws values of "
                     f"shape {tuple(draw)}: put it into a plate, or expand its distribution."
                 )
-        arguments = self.data({name: trace.nodes[name]["value"] for name in names})
+        arguments = self.data(given)
         latent = {k: v for k, v in drawn(trace).items() if k not in names}
         scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)
         if missing := latent_sites(scored).keys() - latent.keys():

@@ -24,6 +24,8 @@ from plot_attractors.gflownet.programs import (
     Site,
     Unconstrained,
     Values,
+    is_one,
+    is_point,
     is_real_valued,
     latent_sites,
     model_masks,
@@ -38,11 +40,9 @@ __all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
 Objective = Callable[[LogRatios], Tensor]
 PARTICLES = "num_particles_vectorized"  # their plate
-FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too
-
-
-class Replan(Exception):
-    """Programs are not those that the plate of particles was made for."""
+FIRST_CALLS, EVERY = 8, 64  # calls in which elements of plates are tried
+TRIES = 16  # in such a call, of all particles together
+ALONE = "set vectorize_particles=False"
 
 
 class LogRatioLoss(ELBO):
@@ -63,15 +63,16 @@ class LogRatioLoss(ELBO):
         off_policy: functions that change what was drawn, one after the other, or a single one:
             `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
-            first call tries the former against the latter, and later calls, every 16th, run a
-            particle alone, too; if they disagree, a warning says so, and particles run in a loop.
+            first call of a pair of programs looks once whether two particles score as when they are
+            run alone, else a warning says why all run in a loop.
         model_gradient: "wake", or "objective" where parameters of the model are part of what the
             objective is to train, as a backward policy that balance is to teach.
+        options: as in Pyro's `ELBO`: `max_plate_nesting`, `retain_graph`, …
 
     Raises:
         ValueError: sites that model and guide do not share, or mask differently, an enumerated
-            guide, a subsampled plate where the loss has no unbiased estimate of it, or a log-ratio
-            that is infinite or not a number.
+            guide, a subsampled plate where the loss has no unbiased estimate of it, elements of a
+            `batch_plate` that act on each other, or a log-ratio that is infinite or not a number.
 
     Example, a loss of one's own, the standard deviation of the log-ratios:
         >>> def spread(r: LogRatios) -> Tensor:
@@ -94,6 +95,7 @@ class LogRatioLoss(ELBO):
         off_policy: Sequence[Move] | Move = (),
         vectorize_particles: bool | None = None,
         model_gradient: Literal["wake", "objective"] = "wake",
+        **options: Any,
     ) -> None:
         if not isinstance(num_particles, int):
             raise ValueError(
@@ -107,10 +109,9 @@ class LogRatioLoss(ELBO):
             raise ValueError(
                 f"model_gradient must be 'wake' or 'objective', not {model_gradient!r}."
             )
-        super().__init__(num_particles=num_particles)
+        ELBO.__init__(self, num_particles=num_particles, **options)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
-        self._tries = self.vectorize_particles is None
-        self.max_plate_nesting: float = math.inf  # until a run has shown the programs' plates
+        self._asked = self.vectorize_particles
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
@@ -118,9 +119,11 @@ class LogRatioLoss(ELBO):
         moves = (off_policy,) if callable(off_policy) else tuple(off_policy)
         object.__setattr__(self, "off_policy", moves)
         self._dims: dict[str, int] = {}  # of values in a run of one particle
+        self._particle_dim = 0
         self._subsampled: set[str] = set()  # plates with global sites, in the last call
+        self._acting: frozenset[str] = frozenset()  # plates whose elements act on each other
         self._pair: tuple[Program, ...] = ()  # model and guide of the last call
-        self._calls = self._checks = 0
+        self._calls = 0  # of this pair
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the programs, and what Pyro's store hangs on parameters, a weak reference."""
@@ -185,7 +188,7 @@ class LogRatioLoss(ELBO):
         with Unconstrained():
             loss = self.differentiable_loss(model, guide, *args, **kwargs)
         if loss.requires_grad:
-            loss.backward()
+            loss.backward(retain_graph=self.retain_graph)  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
     def log_ratios(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> LogRatios:
@@ -221,43 +224,28 @@ class LogRatioLoss(ELBO):
     # -- log-probabilities
 
     def _log_ratios(
-        self,
-        programs: Programs,
-        args: Any,
-        kwargs: Any,
-        off_policy: Sequence[Move] = (),
-        planned: bool = False,
+        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
     ) -> LogRatios:
-        pair, own = programs.pair, not off_policy and programs.draws_from_guide
-        self._calls += 1
-        due = self._calls <= FIRST_CALLS or self._calls % EVERY == 0 or pair != self._pair
-        self._pair, self._subsampled = pair, set()
-        if self.vectorize_particles is not False and not self._dims:
+        own = not off_policy and programs.draws_from_guide
+        if programs.pair != self._pair:
             self._plan(programs)
-            planned = True
-        ratios = None
+            self._pair, self._calls, self._acting = programs.pair, 0, frozenset()
+        self._calls += 1
+        self._subsampled = set()
         if self.vectorize_particles:
-            together, dim = self._together(programs)
-            alone = programs if due and self._tries else None
-            try:
-                ratios = self._run(together, off_policy, own, dim, alone)
-            except Replan as error:
-                if planned:
-                    raise ValueError(f"{error}: set vectorize_particles=False") from None
-                self.max_plate_nesting, self._dims = math.inf, {}
-                self.vectorize_particles = None if self._tries else True
-                return self._log_ratios(programs, args, kwargs, off_policy)
-        if ratios is None:
+            ratios = self._run(self._together(programs), off_policy, own, self._particle_dim)
+        else:
             programs = programs.sharing_subsamples()
             each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
-            ratios = LogRatios.stacked([one for one in each if one is not None])
+            ratios = LogRatios.stacked(each)
+        if self.batch_plate is not None:
+            ratios.acting()
         return replace(ratios, args=args, kwargs=kwargs)
 
-    def _together(self, programs: Programs) -> tuple[Programs, int]:
-        """The programs with all particles in one run, inside an outermost plate, and its dim."""
-        dim = -int(self.max_plate_nesting)
-        plate = partial(pyro.plate, PARTICLES, self.num_particles, dim=dim)
-        return programs.inside(plate), dim
+    def _together(self, programs: Programs) -> Programs:
+        """The programs with all particles in one run, inside an outermost plate."""
+        dim = self._particle_dim
+        return programs.inside(partial(pyro.plate, PARTICLES, self.num_particles, dim=dim))
 
     def _run(
         self,
@@ -265,9 +253,7 @@ class LogRatioLoss(ELBO):
         off_policy: Sequence[Move],
         own: bool,
         particle_dim: int | None = None,
-        alone: Programs | None = None,
-    ) -> LogRatios | None:
-        """Of one run; None where `alone`, the programs of one particle, score it otherwise."""
+    ) -> LogRatios:
         if own:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
         else:
@@ -280,17 +266,13 @@ class LogRatioLoss(ELBO):
                 values = move(Particles(values, score, programs.redraw))
             traces = programs.score(values)
         if particle_dim is not None and values.keys() != self._dims.keys():
-            raise Replan("The programs have other sites than they had in a run of one particle")
+            raise ValueError(
+                f"The programs have other sites than they had in a run of one particle: {ALONE}."
+            )
         ratios = self._scored(programs, values, traces, particle_dim, own)
-        if alone is not None:
-            self._checks += 1  # so that each particle has its turn
-            some = [self._checks % self.num_particles]
-            with side_run():
-                reason = self._disagreement(alone, values, ratios.total, some, own)
-            if reason is not None:
-                self._loop(reason)
-                return None
-        return ratios
+        due = self._calls <= FIRST_CALLS or self._calls % EVERY == 0
+        acting = partial(self._looked_for, programs, values, particle_dim, due)
+        return replace(ratios, acting=acting)
 
     def _scored(
         self,
@@ -302,7 +284,7 @@ class LogRatioLoss(ELBO):
     ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
-            check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
+            check_model_guide_match(model_trace, guide_trace, -(particle_dim or -math.inf))
         subsamples = own and self.takes_subsamples
         p = self._elements(model_trace, "model", particle_dim, subsamples)
         masks = model_masks(model_trace, guide_trace)
@@ -357,12 +339,12 @@ class LogRatioLoss(ELBO):
             else:
                 self._require_particles(site, program, particle_dim)
             if is_validation_enabled():
-                check_site_shape(site, self.max_plate_nesting)  # type: ignore[arg-type]  # ∞: unknown
+                check_site_shape(site, -(particle_dim or -math.inf))  # type: ignore[arg-type]  # ∞
             if self.batch_plate is not None:
                 self._batch_frame(site)
             frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
             scale = self._scale(site, subsamples)
-            value = score if _is_one(scale) else scale_and_mask(score, scale)
+            value = score if is_one(scale) else scale_and_mask(score, scale)
             elements[name] = Elements(value, score, frozenset((f.name, f.dim) for f in frames))
         if not elements:  # a program without sites has probability 1
             zero = torch.zeros(1 if particle_dim is None else self.num_particles)
@@ -387,7 +369,7 @@ class LogRatioLoss(ELBO):
         raise ValueError(
             f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
             "elements are trajectories of their own: move the site into the plate, or drop "
-            "batch_plate; VarGrad and ReverseKL keep elements of plates apart by themselves."
+            "batch_plate; VarGrad keeps elements of plates apart by itself."
         )
 
     def _require_particles(self, site: Site, program: str, particle_dim: int) -> None:
@@ -395,7 +377,10 @@ class LogRatioLoss(ELBO):
         log_prob = site["log_prob"]
         dims = [f.dim for f in site["cond_indep_stack"] if f.vectorized]
         if any(dim < particle_dim for dim in dims) or log_prob.ndim > -particle_dim:
-            raise Replan("Model and guide nest more plates than in a run of one particle")
+            raise ValueError(
+                f"site {site['name']!r} of the {program} has log-probabilities of shape "
+                f"{tuple(log_prob.shape)}, more plates than max_plate_nesting={-particle_dim - 1}"
+            )
         sizes = {particle_dim: self.num_particles}
         if self.batch_plate is not None:
             frame = self._batch_frame(site)
@@ -415,7 +400,7 @@ class LogRatioLoss(ELBO):
             if frame.name == self.batch_plate:
                 scale = scale * frame.size / frame.full_size
         plates = {frame.name for frame in frames} - {self.batch_plate}
-        if _is_one(scale) or not plates:
+        if is_one(scale) or not plates:
             return scale
         self._subsampled |= plates
         if not subsamples:
@@ -423,72 +408,58 @@ class LogRatioLoss(ELBO):
                 f"Site {site['name']!r} lies in the subsampled plate {quoted(plates)}, "
                 "whose scale has no place in a squared log-ratio, nor in a weight: use the whole "
                 "plate, or name it as batch_plate if its elements are independent, or take "
-                "ReverseKL or VarGrad with particles of the guide, whose gradients are right of "
-                "mini-batches."
+                "VarGrad with particles of the guide, whose gradient is right of mini-batches."
             )
         return scale
 
     # -- one run or many
 
     def _plan(self, programs: Programs) -> None:
-        """Finds the dimension of the particle plate, and whether one run can hold all particles."""
+        """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
+        self.vectorize_particles = self._asked
+        if self._asked is False:
+            return
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
             self._scored(programs, values, traces, own=programs.draws_from_guide)
-            if math.isinf(self.max_plate_nesting):
+            nesting = self.max_plate_nesting
+            if math.isinf(nesting):
                 sites = [site for trace in traces for site in sample_sites(trace).values()]
                 stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
                 plates = [-frame.dim for frame in stacks if frame.vectorized]
                 shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
-                self.max_plate_nesting = max([0, *plates, *shapes]) + 1
+                nesting = max([0, *plates, *shapes])
+            self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
-            if self.vectorize_particles is None:
-                reason = self._vectorization_fault(programs)
-                if reason is None:
-                    self.vectorize_particles = True
-                else:
-                    self._loop(reason)
+            reason = self._vectorization_fault(programs) if self._asked is None else None
+        self.vectorize_particles = reason is None
+        if reason is not None:
+            warnings.warn(
+                f"{type(self).__name__} runs its particles in a loop, since model and guide do not "
+                f"vectorise ({reason}): where values have a dimension of particles in front, write "
+                f"(x * b).sum(-1) for x @ b, and no if; or {ALONE}, which says that a loop is "
+                "meant.",
+                stacklevel=2,
+            )
 
     def _vectorization_fault(self, programs: Programs) -> str | None:
-        """Why one run cannot hold all particles; None where it can."""
-        own = programs.draws_from_guide
+        """Why one run cannot hold all particles; None where two score as when run alone."""
+        own, dim = programs.draws_from_guide, self._particle_dim
         try:
-            together, dim = self._together(programs)
+            together = self._together(programs)
             values = together.draw()
-            log_ratio = self._scored(together, values, together.score(values), dim, own).total
-        except Exception as error:  # whatever a program does when its values gain a dimension
-            return _first_line(error)
-        return self._disagreement(programs, values, log_ratio, [0, self.num_particles - 1], own)
-
-    def _disagreement(
-        self,
-        programs: Programs,
-        values: Values,
-        log_ratio: Tensor,
-        particles: Sequence[int],
-        own: bool,
-    ) -> str | None:
-        """Why some particles of a vectorised run do not score as when each is run alone."""
-        try:
+            total = self._scored(together, values, together.score(values), dim, own).total
+            ends = [0, self.num_particles - 1]
             alone = []
-            for k in particles:
+            for k in ends:
                 taken = {name: self._take(value, name, k) for name, value in values.items()}
                 alone.append(self._scored(programs, taken, programs.score(taken), own=own).total)
-        except Exception as error:
-            return _first_line(error)
-        some = log_ratio[list(particles)], torch.stack(alone)
-        same = torch.allclose(*some, rtol=1e-3, atol=1e-3, equal_nan=True)
+        except Exception as error:  # whatever a program does when its values gain a dimension
+            return str(error).splitlines()[0] if str(error) else type(error).__name__
+        same = torch.allclose(total[ends], torch.stack(alone), rtol=1e-3, atol=1e-3, equal_nan=True)
         return None if same else "particles score differently when run alone"
-
-    def _loop(self, reason: str) -> None:
-        self.vectorize_particles = False
-        warnings.warn(
-            f"{type(self).__name__} runs its particles in a loop, since model and guide do not "
-            f"vectorise ({reason}); vectorize_particles=False says that this is meant.",
-            stacklevel=2,
-        )
 
     def _take(self, value: Any, name: str, particle: int) -> Any:
         """One particle's value, in the shape that it has in a run of its own."""
@@ -497,16 +468,83 @@ class LogRatioLoss(ELBO):
             return value  # indices of a subsampled plate, which all particles share
         return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
 
+    # -- elements of plates
 
-def _is_one(scale: Any) -> bool:
-    """Whether a scale changes nothing."""
-    if isinstance(scale, float | int):  # faster
-        return abs(scale - 1) < 1e-6
-    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
+    def _looked_for(
+        self, programs: Programs, values: Values, particle_dim: int | None, due: bool
+    ) -> frozenset[str]:
+        """Names of plates whose elements act on each other, looked for where it is `due`."""
+        if not due:
+            return self._acting
+        with side_run():
+            found = self._act_on_each_other(programs, values, particle_dim)
+        if self.batch_plate in found or found & self._subsampled:
+            wrong = found & (self._subsampled | {self.batch_plate})
+            raise ValueError(
+                f"Elements of the plate {quoted(wrong)} act on each other, so that they are no "
+                "trajectories of their own, nor is a part of them enough: drop batch_plate, and "
+                "take the whole plate."
+            )
+        if new := found - self._acting:
+            warnings.warn(
+                f"Elements of the plate {quoted(new)} act on each other: {type(self).__name__} "
+                "scores each by the whole log-ratio, which is right and has more noise.",
+                stacklevel=2,
+            )
+            self._acting |= new
+        return self._acting
 
+    def _act_on_each_other(
+        self, programs: Programs, values: Values, particle_dim: int | None
+    ) -> frozenset[str]:
+        """By a random half of a plate's elements drawn anew: whether log-probabilities of the other
+        half change, or of the guide's sites outside of the plate, on which all of it may depend.
+        """
 
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+        def scored(values: Values) -> tuple[dict[str, Elements], dict[str, Elements], Any]:
+            torch.manual_seed(0)  # of programs that are random otherwise
+            traces = programs.score(values)
+            p = self._elements(traces[0], "model", particle_dim, True)
+            masks = model_masks(*traces)
+            return p, self._elements(traces[1], "guide", particle_dim, True, masks), traces[1]
+
+        seed = int(torch.randint(2**31, ())) + self._calls
+        half, found = torch.Generator().manual_seed(seed), set()
+        p, q, trace = scored(values)
+        latents = latent_sites(trace)
+        given = {k: v for k, v in values.items() if k not in latents}
+        plates = {
+            plate for k, site in latents.items() if not is_point(site) for plate in q[k].plates
+        }
+        particles = 1 if particle_dim is None else self.num_particles
+        tries = range(-(-TRIES // particles)) if plates else ()
+        for name, dim, i in [(*plate, i) for i in tries for plate in plates]:
+            if name in found:
+                continue
+            inside = [k for k in latents if (name, dim) in q[k].plates]
+            shape = [1] * max(-dim, -(particle_dim or 0))
+            if particle_dim is not None:
+                shape[particle_dim] = particles
+            shape[dim] = q[inside[0]].score.shape[dim]
+            chosen = torch.rand(shape, generator=half) < 0.5
+            torch.manual_seed(seed + i)
+            anew, changed = programs.redraw(given), dict(values)
+            for k in inside:
+                at = chosen.reshape([*shape, *[1] * latents[k]["fn"].event_dim])
+                changed[k] = torch.where(at.to(values[k].device), anew[k], values[k])
+            try:
+                new_p, new_q, _ = scored(changed)
+                pairs = [(q[k], new_q[k], True) for k in q] + [(p[k], new_p[k], False) for k in p]
+            except Exception:  # whatever a program does with such values
+                found.add(name)
+                continue
+            for old, new, of_guide in pairs:
+                kept = new.score if of_guide else old.score
+                if (name, dim) in old.plates:
+                    kept = torch.where(chosen.to(old.score.device), old.score, new.score)
+                if not torch.allclose(old.score, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
+                    found.add(name)
+        return frozenset(found)
 
 
 def log_ratios(

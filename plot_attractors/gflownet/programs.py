@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from pyro import poutine
-from pyro.distributions import Delta, MaskedDistribution, Unit
+from pyro.distributions import Delta, ImproperUniform, MaskedDistribution, Unit
 from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
-from torch.distributions import constraints
+from torch.distributions import biject_to, constraints
 
 from plot_attractors.gflownet.ratios import Values
 
@@ -38,7 +38,7 @@ class FixedValues(Messenger):
     def _pyro_sample(self, msg: Site) -> None:
         if not msg["is_observed"] and msg["name"] in self.values:
             msg["value"] = self.values[msg["name"]]
-            if _is_point(msg) and _is_near(own := msg["fn"](), msg["value"]):
+            if is_point(msg) and _is_near(own := msg["fn"](), msg["value"]):
                 msg["value"] = own
             msg["done"] = True
 
@@ -94,7 +94,7 @@ def sample_sites(trace: Any) -> dict[str, Site]:
 def is_deterministic(site: Site) -> bool:
     """Whether a site is that of `pyro.deterministic`, or one that `poutine.reparam` replaced."""
     fn = site["fn"]
-    replaced = isinstance(fn, MaskedDistribution) and fn._mask is False and _is_point(site)
+    replaced = isinstance(fn, MaskedDistribution) and fn._mask is False and is_point(site)
     return bool(site["infer"].get("_deterministic")) or replaced
 
 
@@ -151,7 +151,7 @@ def is_factor(site: Site) -> bool:
     return isinstance(_base(site), Unit)
 
 
-def _is_point(site: Site) -> bool:
+def is_point(site: Site) -> bool:
     return isinstance(_base(site), Delta)
 
 
@@ -161,22 +161,41 @@ def _is_near(one: Tensor, other: Tensor) -> bool:
     return alike and torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def counted(site: Site) -> Tensor:
+    """Which elements of a site's value are not masked, in its shape."""
+    value = torch.as_tensor(site["value"])
+    fn, counts = site["fn"], torch.ones(value.shape, dtype=torch.bool, device=value.device)
+    masks = [(site["mask"], fn.event_dim)]
+    while True:
+        if isinstance(fn, MaskedDistribution):
+            masks.append((fn._mask, fn.event_dim))
+        if not hasattr(fn, "base_dist"):
+            break
+        fn = fn.base_dist
+    for mask, event_dim in masks:
+        if mask is not None:
+            mask = torch.as_tensor(mask, device=value.device)
+            counts = counts & mask.reshape([*mask.shape, *[1] * event_dim])
+    return counts
+
+
 def _mask(site: Site) -> Tensor | None:
     """Which elements of a site count, by its batch shape; None for all."""
-    masks, fn = [site["mask"]], site["fn"]
-    while isinstance(fn, MaskedDistribution):
-        masks.append(fn._mask)
-        fn = fn.base_dist
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-        if isinstance(fn, MaskedDistribution) and not bool(torch.as_tensor(fn._mask).all()):
-            raise ValueError(
-                f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
-                "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
-            )
-    partial = [torch.as_tensor(mask) for mask in masks if mask is not None]
-    partial = [mask for mask in partial if not bool(mask.all())]
-    return None if not partial else torch.stack(torch.broadcast_tensors(*partial)).all(0)
+    counts = counted(site)
+    elements = counts.reshape(*counts.shape[: counts.ndim - site["fn"].event_dim], -1)
+    if bool((elements.any(-1) != elements.all(-1)).any()):
+        raise ValueError(
+            f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
+            "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
+        )
+    return None if bool(counts.all()) else elements.all(-1)
+
+
+def is_one(scale: Any) -> bool:
+    """Whether a scale changes nothing."""
+    if isinstance(scale, float | int):  # faster
+        return abs(scale - 1) < 1e-6
+    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
 
 
 def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
@@ -203,7 +222,7 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
         source = f"{name}_unconstrained"
         if source in in_guide:
             table[source] = mask
-        elif _is_point(site) and in_guide.keys() - in_model.keys():
+        elif is_point(site) and in_guide.keys() - in_model.keys():
             raise ValueError(
                 f"Site {name!r} is masked in the model, and the guide draws it together with other "
                 "sites, as AutoMultivariateNormal does: take a guide that samples each site, such "
@@ -214,17 +233,23 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
 
 def _depends_on_parameters(site: Site) -> bool:
     """Whether a Delta's value does, all values drawn before it being constants."""
-    return _is_point(site) and bool(_base(site).v.requires_grad)
+    return is_point(site) and bool(_base(site).v.requires_grad)
 
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
     in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
+    if improper := {k for k, v in in_model.items() if isinstance(_base(v), ImproperUniform)}:
+        raise ValueError(
+            f"Site {quoted(improper)} of the model has an improper prior (ImproperUniform), with "
+            "which there is no evidence and nothing to simulate: give a proper one, such as a wide "
+            "Normal."
+        )
     if enumerated := {name for name, site in in_guide.items() if site["infer"].get("enumerate")}:
         raise ValueError(
             f"The guide asks to enumerate {quoted(enumerated)}, and these losses sample "
             "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
         )
-    if in_guide and all(map(_is_point, in_guide.values())):
+    if in_guide and all(map(is_point, in_guide.values())):
         raise ValueError(
             f"The guide has one value of {quoted(in_guide.keys())} and samples nothing, as an "
             "AutoDelta does: no log-ratio teaches it. Take a guide that samples, or Trace_ELBO "
@@ -246,12 +271,26 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
             f"The model samples {quoted(missing)} and the guide does not: "
             "add these sites to the guide, or observe them in the model."
         )
-    auxiliary = {name for name, site in in_guide.items() if site["infer"].get("is_auxiliary")}
-    if extra := in_guide.keys() - in_model.keys() - auxiliary:
+    extra = in_guide.keys() - in_model.keys()
+    marked = all(in_guide[name]["infer"].get("is_auxiliary") for name in extra)
+    if extra and not (marked and _determine(extra, in_model, in_guide)):
         raise ValueError(
-            f"The guide samples {quoted(extra)}, no latent site of the model: remove these sites "
-            "from the guide, or mark them infer={'is_auxiliary': True}."
+            f"The guide samples {quoted(extra)}, no latent site of the model, nor what one of it "
+            "follows from, as in an automatic guide: the density of the others is an integral over "
+            "them then. Remove these sites from the guide."
         )
+
+
+def _determine(extra: set[str], in_model: dict[str, Site], in_guide: dict[str, Site]) -> bool:
+    """Whether sites of a guide are the model's in other coordinates: as many free numbers as the
+    Deltas that follow from them have.
+    """
+    points = [name for name in in_model if is_point(in_guide[name])]
+    try:
+        free = [biject_to(in_model[k]["fn"].support).inv(in_guide[k]["value"]) for k in points]
+    except NotImplementedError:
+        return False
+    return sum(v.numel() for v in free) == sum(in_guide[k]["value"].numel() for k in extra)
 
 
 class Programs(NamedTuple):
@@ -301,7 +340,7 @@ class Programs(NamedTuple):
 
     def beside(self, guide_trace: Any, values: Values) -> Any:
         """The model's trace on fixed values, its sites checked against the guide's."""
-        points = {k: v["value"] for k, v in latent_sites(guide_trace).items() if _is_point(v)}
+        points = {k: v["value"] for k, v in latent_sites(guide_trace).items() if is_point(v)}
         model_trace = poutine.trace(FixedValues({**values, **points})(self.model)).get_trace()
         _check_sites(model_trace, guide_trace, values)
         return model_trace

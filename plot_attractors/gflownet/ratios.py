@@ -75,6 +75,7 @@ class LogRatios:
         args, kwargs: arguments of model and guide.
         layout: how values are laid out.
         elements: of the sites of model and guide, where particles are the guide's own draws.
+        acting: names of the plates whose elements act on each other, looked for when called.
     """
 
     values: Values
@@ -85,6 +86,7 @@ class LogRatios:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     elements: tuple[dict[str, Elements], dict[str, Elements]] | None = None
+    acting: Callable[[], frozenset[str]] = frozenset
 
     @cached_property
     def of_model(self) -> Tensor:
@@ -169,10 +171,10 @@ class LogRatios:
         """(K, …) log p − log q of all that a site in these plates may act upon: the same elements
         of these plates, and all sites outside of them. Constants.
 
-        What the elements of a plate have in common lies outside of it, so that given this they are
-        independent, and the log-ratios of other elements are only noise in the score of one.
+        Where the elements of a plate do not act on each other, the log-ratios of others are only
+        noise in the score of one; where they do (`acting`), all of the plate counts.
         """
-        plates = plates | self._batch
+        plates = self._apart(plates)
         parts = [sums.sum_to(plates).value for sums in self._by_plates.values()]
         return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
 
@@ -184,13 +186,22 @@ class LogRatios:
         """
         if self.elements is None:
             raise ValueError("only of the guide's own particles are other elements mere noise")
-        every = {site.plates for site in self.elements[1].values()}
+        every = {self._apart(site.plates) for site in self.elements[1].values()}
         weights = {plates: weight(self.downstream(plates)).detach() for plates in every}
         each = [
-            (weights[site.plates] * site.sum_to(site.plates).score).sum()
+            (weights[plates] * site.sum_to(plates).score).sum()
             for site in self.elements[1].values()
+            for plates in (self._apart(site.plates),)
         ]
         return torch.stack(each).sum() / self.total.numel()
+
+    def _apart(self, plates: Plates) -> Plates:
+        """Of these plates and the batch plate, those whose elements do not act on each other."""
+        return frozenset(p for p in plates if p[0] not in self._acting) | self._batch
+
+    @cached_property
+    def _acting(self) -> frozenset[str]:
+        return self.acting()
 
     @cached_property
     def _by_plates(self) -> dict[Plates, Elements]:

@@ -1,29 +1,77 @@
-"""Models that can be simulated: what they observe, and whether draws act in its place."""
+"""Models that can be simulated: what they draw takes the place of what they observe, in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from pyro import poutine
+from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
+    Site,
     Values,
+    counted,
     drawn,
+    is_deterministic,
     is_factor,
+    is_one,
     quoted,
     sample_sites,
     side_run,
 )
 
-__all__ = ["observed_values", "require_draws_to_act", "simulatable"]
+__all__ = ["observed_values", "require_alike", "require_draws_to_act", "simulatable", "simulated"]
 
-ATTEMPTS = 5  # draws that arguments are tried with: discrete ones may be what was observed
+TRIED = 8  # elements of each argument that are changed
+
+
+class _Draws(Messenger):
+    """Writes what observed sites draw into what they observe; what is masked stays as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[Tensor, Tensor]] = []
+
+    def _pyro_post_sample(self, msg: Site) -> None:
+        if not msg["infer"].get("was_observed") or is_deterministic(msg):
+            return
+        seen = torch.as_tensor(msg["infer"]["obs"])
+        if not bool((counts := counted(msg)).all()):
+            msg["value"] = torch.where(counts, msg["value"], seen.expand(counts.shape))
+        if seen.shape == msg["value"].shape:
+            before = seen.clone()
+            try:
+                seen.copy_(msg["value"])
+            except RuntimeError:  # of one number that several elements observe
+                return
+            self.kept.append((seen, before))
+
+
+@contextmanager
+def simulated(model: Program, args: Any, kwargs: Any) -> Iterator[Any]:
+    """A trace with nothing observed. Until the end, what was drawn stands where observed values do:
+    in tensors of the arguments, of objects, of the guide. So `prev = y[t]` is what was drawn.
+    """
+    draws = _Draws()
+    try:
+        with draws, torch.no_grad():
+            try:
+                trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+            except NotImplementedError as error:
+                raise ValueError(f"The model cannot be simulated: {error}.") from error
+        yield trace
+    finally:
+        with torch.no_grad():
+            for memory, before in reversed(draws.kept):
+                memory.copy_(before)
 
 
 def observed_values(trace: Any) -> Values:
@@ -51,6 +99,15 @@ def simulatable(trace: Any) -> Values:
             f"The model has the factor {quoted(factors)}, so that a run of it draws no sample of "
             "its distribution: simulation needs a model of pyro.sample alone."
         )
+    for name, site in sample_sites(trace).items():
+        scale = site["scale"]
+        for frame in site["cond_indep_stack"]:
+            scale = scale * frame.size / (frame.full_size or frame.size)
+        if not is_one(scale):
+            raise ValueError(
+                f"Site {name!r} has a scale, as of poutine.scale, so that the model draws from "
+                "another distribution than it scores: simulation needs a model without."
+            )
     if not (observed := observed_values(trace)):
         raise ValueError(
             "The model observes nothing: call it with data, of which only the shapes matter, or "
@@ -59,41 +116,55 @@ def simulatable(trace: Any) -> Values:
     return observed
 
 
+def require_alike(drawn: Any, scored: Any) -> None:
+    """ValueError where a model scores what it drew otherwise than when it drew it."""
+    _require_same(_scores(drawn), _scores(scored))
+
+
 def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
-    """ValueError where sites depend on observed values as arguments, and not on what is drawn.
+    """ValueError where sites depend on arguments that observed values are computed from.
 
-    By scoring draws of all sites twice: with the arguments as they are, and with the draws in place
-    of the observed values in them. Observed values are looked for in tensors, arrays and numbers,
-    also in lists, tuples and dictionaries: as views of them, as what is computed from them (by
-    gradients), or as a run of numbers in them. Those that a program holds itself are not
-    found.
+    Draws are written into tensors that are observed (`simulated`), not into what these are computed
+    from: numbers, other types. Of each argument a few elements are changed, one by one: none may
+    change what is observed and the densities of fixed draws, too.
     """
-    for _ in range(ATTEMPTS):
-        with side_run():
-            trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
-            seen = _observed(poutine.trace(model).get_trace(*args, **kwargs))
-            draws = {name: trace.nodes[name]["value"] for name in seen if name in trace.nodes}
-            replaced = _with_draws(model, (args, kwargs), seen, draws)
-            program = FixedValues(drawn(trace))(poutine.condition(model, draws))
-            before = _scores(poutine.trace(program).get_trace(*args, **kwargs))
+    with side_run():
+
+        def observed(arguments: Any) -> Values:
+            torch.manual_seed(0)
+            return observed_values(poutine.trace(model).get_trace(*arguments[0], **arguments[1]))
+
+        given = args, kwargs
+        first, again = observed(given), observed(given)
+        computed = [k for k, v in first.items() if k in again and not _same_memory(v, again[k])]
+        if not computed:
+            return
+        trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+        draws = {name: trace.nodes[name]["value"] for name in first if name in trace.nodes}
+        program = FixedValues(drawn(trace))(poutine.condition(model, draws))
+
+        def scores(arguments: Any) -> Values:
+            torch.manual_seed(0)
+            return _scores(poutine.trace(program).get_trace(*arguments[0], **arguments[1]))
+
+        before = scores(given)
+        for changed in _changed(given):
             try:
-                after = _scores(poutine.trace(program).get_trace(*replaced[0], **replaced[1]))
+                seen, after = observed(changed), scores(changed)
             except Exception:  # whatever a program does with other values
-                after = {}
-        moved = [k for k, v in before.items() if k not in after or not _close(v, after[k])]
-        if moved or before.keys() != after.keys():
-            raise ValueError(
-                f"Site {quoted(moved or after.keys() - before.keys())} of the model depends on "
-                "observed values that it takes from its arguments, as in prev = y[t], so that what "
-                "is drawn in their place has no effect: write prev = pyro.sample(..., obs=y[t]), "
-                "which is y[t] where it is observed and the draw in a simulation."
-            )
+                continue
+            if not all(k in seen and _close(first[k], seen[k]) for k in computed):
+                _require_same(before, after)
 
 
-def _observed(trace: Any) -> Values:
-    """Values of observed sites as they were given."""
-    sites = {k: site for k, site in sample_sites(trace).items() if site["is_observed"]}
-    return {k: torch.as_tensor(v["value"]) for k, v in sites.items() if not is_factor(v)}
+def _require_same(before: Values, after: Values) -> None:
+    if moved := [k for k, v in before.items() if k not in after or not _close(v, after[k])]:
+        raise ValueError(
+            f"Site {quoted(moved)} of the model depends on observed values that it takes from "
+            "elsewhere, as in prev = y[t], so that what is drawn in their place has no effect: "
+            "write prev = pyro.sample(..., obs=y[t]), which is y[t] where it is observed and the "
+            "draw in a simulation."
+        )
 
 
 def _scores(trace: Any) -> Values:
@@ -104,90 +175,21 @@ def _close(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def _with_draws(model: Program, arguments: Any, seen: Values, draws: Values) -> Any:
-    """The arguments with draws in place of observed values; NaN stays, as what is missing."""
+def _same_memory(a: Tensor, b: Tensor) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _changed(arguments: Any) -> Iterator[Any]:
+    """The arguments, each time with another element of a tensor, array or number raised by 1."""
     leaves, layout = tree_flatten(arguments)
-    arrays = {i: v for i, v in enumerate(leaves) if isinstance(v, np.ndarray) and v.dtype != object}
-    numbers = [i for i, v in enumerate(leaves) if type(v) in (int, float)]
-    tensors = {i: v.detach() for i, v in enumerate(leaves) if isinstance(v, Tensor)}
-    tensors |= {i: torch.from_numpy(v) for i, v in arrays.items()}
-    tensors[-1] = torch.tensor([float(leaves[i]) for i in numbers], dtype=torch.float64)
-    filled = {i: v.clone() for i, v in tensors.items()}
-
-    def fill(i: int, mask: Tensor, draw: Tensor, at: Tensor | None = None) -> None:
-        at = torch.arange(int(mask.sum())) % draw.numel() if at is None else at
-        filled[i][mask] = draw.flatten()[at.to(draw.device)].to(filled[i])
-
-    computed = {}
-    for name, draw in draws.items():
-        shared = {i: _shared(v, seen[name]) for i, v in tensors.items()}
-        for i, at in shared.items():
-            fill(i, at >= 0, _in_shape(draw, seen[name]), at[at >= 0])
-        if not any(bool((at >= 0).any()) for at in shared.values()):
-            computed[name] = seen[name]
-    if computed:
-        values = torch.cat([value.flatten().double() for value in computed.values()])
-        draw = torch.cat([_in_shape(draws[k], v).flatten().double() for k, v in computed.items()])
-        for i, mask in _sources(model, leaves, layout, computed).items():
-            fill(i, mask, draw)
-        copied = {i: v for i, v in tensors.items() if i < 0 or i in arrays}
-        copied |= {i: v for i, v in tensors.items() if not v.is_floating_point()}
-        runs = {i: _run(v, values) for i, v in copied.items()}
-        if sum(bool(mask.any()) for mask in runs.values()) == 1:  # else it is not known which
-            for i, mask in runs.items():
-                fill(i, mask, draw)
-    for i, v in tensors.items():
-        if i >= 0:
-            filler = torch.where(v.isnan(), v, filled[i])
-            leaves[i] = filler.numpy() if i in arrays else filler
-    for i, number in zip(numbers, filled[-1].tolist(), strict=True):
-        leaves[i] = type(leaves[i])(number)
-    return tree_unflatten(leaves, layout)
-
-
-def _in_shape(draw: Tensor, value: Tensor) -> Tensor:
-    """A draw in the shape of what is observed, which either may be broadcast to."""
-    whole = draw.expand(torch.broadcast_shapes(draw.shape, value.shape))
-    return whole.flatten()[: value.numel()].reshape(value.shape)
-
-
-def _shared(leaf: Tensor, value: Tensor) -> Tensor:
-    """In the shape of the leaf, which element of the value each is in memory; else −1."""
-    storage = leaf.untyped_storage()
-    same = storage.data_ptr() == value.untyped_storage().data_ptr() and storage.nbytes() > 0
-    if not same or leaf.dtype != value.dtype:
-        return torch.full(leaf.shape, -1)
-    n = storage.nbytes() // leaf.element_size()
-    index, which = torch.arange(n), torch.full((n,), -1)
-    at = index.as_strided(value.shape, value.stride(), value.storage_offset())
-    which[at.flatten()] = torch.arange(value.numel())
-    return which[index.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())]
-
-
-def _sources(model: Program, leaves: list[Any], layout: Any, computed: Values) -> dict[int, Tensor]:
-    """Elements of real tensors that observed values are computed from."""
-    real = {i: v for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.is_floating_point()}
-    inputs = {i: v.detach().clone().requires_grad_() for i, v in real.items()}
-    try:
-        with torch.enable_grad():
-            # times 1, so that a program may write into them
-            given = [inputs[i] * 1 if i in inputs else v for i, v in enumerate(leaves)]
-            args, kwargs = tree_unflatten(given, layout)
-            trace = _observed(poutine.trace(model).get_trace(*args, **kwargs))
-            numbers = torch.cat([trace[name].flatten().double() for name in computed])
-            total = (torch.rand_like(numbers) * numbers).sum()
-            slopes = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
-    except Exception:  # a program that leaves autograd, or no real tensor
-        return {}
-    return {i: d != 0 for i, d in zip(inputs, slopes, strict=True) if d is not None}
-
-
-def _run(leaf: Tensor, values: Tensor) -> Tensor:
-    """Where the values stand in a leaf, two or more side by side, once."""
-    flat, n = leaf.flatten().double(), len(values)
-    mask = torch.zeros(len(flat), dtype=torch.bool)
-    if 2 <= n <= len(flat):
-        starts = (flat.unfold(0, n, 1) == values).all(-1).nonzero().flatten()
-        if len(starts) == 1:
-            mask[starts[0] : starts[0] + n] = True
-    return mask.reshape(leaf.shape)
+    shuffled = torch.randperm(len(leaves)).tolist()
+    numbers = [i for i in shuffled if type(leaves[i]) in (int, float)][:TRIED]
+    arrays = [i for i in shuffled if isinstance(leaves[i], Tensor | np.ndarray)]
+    for i in [*numbers, *(i for i in arrays if leaves[i].dtype != object)]:
+        leaf = leaves[i]
+        for at in torch.randperm(torch.as_tensor(leaf).numel())[:TRIED].tolist():
+            new = torch.as_tensor(leaf).detach().clone(memory_format=torch.contiguous_format)
+            new.view(-1)[at] = new.view(-1)[at] + 1  # True of what is Boolean
+            as_before = new if isinstance(leaf, Tensor) else np.asarray(new)
+            changed = type(leaf)(new) if i in numbers else as_before
+            yield tree_unflatten([*leaves[:i], changed, *leaves[i + 1 :]], layout)

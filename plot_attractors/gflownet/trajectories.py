@@ -147,7 +147,7 @@ def score_trajectories(
     forward_step: Step, backward_step: Step, trajectories: Trajectories, log_reward: Tensor
 ) -> LogRatios:
     """log p and log q of B trajectories, as of a model and a guide unrolled, for the objectives of
-    `TrajectoryBalance`, `VarGrad`, `ReverseKL`: `VarGrad(2).objective(score_trajectories(…))`.
+    `TrajectoryBalance` and `VarGrad`: `VarGrad(2).objective(score_trajectories(…))`.
 
     log p = log R(z_T) + Σ log P_B and log q = Σ log P_F, of trajectories that begin at one z0 (B is
     the dimension of particles), in two network calls. log_reward (B,).

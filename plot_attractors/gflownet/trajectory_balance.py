@@ -5,6 +5,7 @@ balance, VarGrad, and sub-trajectory balance over the order of sites.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,10 +15,13 @@ import torch
 from pyro.nn import PyroModule
 from pyro.poutine.runtime import effectful
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_loss
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.ratios import LogRatios
+
+_HOLDERS = WeakTensorKeyDictionary()  # of parameters shown, weak references to the losses
 
 __all__ = ["RelativeTrajectoryBalance", "SiteBalance", "TrajectoryBalance", "VarGrad"]
 
@@ -32,8 +36,9 @@ def owner_of(given: Any) -> nn.Module | None:
 def announce(loss: nn.Module, name: str, given: Any) -> None:
     """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
 
-    A name that another parameter has in the store is left to it: losses never share a parameter.
-    A PyroModule announces its own.
+    A name that a parameter of another loss has in the store is left to it, as long as that loss
+    lives. One of a store that was loaded gives its value, and its place. A PyroModule announces its
+    own.
     """
     if isinstance(given, PyroModule):
         return
@@ -45,10 +50,22 @@ def announce(loss: nn.Module, name: str, given: Any) -> None:
             show(part, parameter, name=part)
             continue
         full_name, count = f"{name}.{part}", 0
-        while full_name in store and store[full_name].unconstrained() is not parameter:  # type: ignore[attr-defined]
+        while full_name in store:
+            stored = store[full_name].unconstrained()  # type: ignore[attr-defined]
+            if stored is parameter:
+                break
+            holder = _HOLDERS.get(stored)
+            if (
+                holder is None or holder() is None
+            ):  # of a store that was loaded, or a loss of before
+                if holder is None and stored.shape == parameter.shape:
+                    parameter.data.copy_(stored.data)
+                del store[full_name]
+                break
             count += 1
             full_name = f"{name}_{count}.{part}"
         pyro.param(full_name, parameter)
+        _HOLDERS[parameter] = weakref.ref(loss)
 
 
 class TrajectoryBalance(LogRatioLoss, nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -344,6 +345,17 @@ def two_sites() -> None:
     pyro.sample("extra", dist.Normal(0.0, 1.0))
 
 
+def auxiliary_guide() -> None:
+    """log Z by its weights is −0.66 for −2.27 of a conjugate pair: q(z) is an integral."""
+    a = pyro.sample("extra", dist.Normal(0.0, 1.0), infer={"is_auxiliary": True})
+    pyro.sample("z", dist.Normal(a, 1.0))
+
+
+def improper_model() -> None:
+    z = pyro.sample("z", dist.ImproperUniform(dist.constraints.real, (), ()))
+    pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(0.0))
+
+
 def observed_guide() -> None:
     gaussian_guide()
     with pyro.plate("data", 5):
@@ -374,6 +386,8 @@ OUTSIDE = {"batch_plate": "data", "log_z": 0.0}
     [
         (gaussian_model, no_sites, {}, "The model samples 'z' and the guide does not"),
         (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
+        (gaussian_model, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
+        (improper_model, gaussian_guide, {}, "'z' of the model has an improper prior"),
         (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
         (gaussian_model, AutoNormalMessenger(gaussian_model), {}, "GuideMessenger"),
@@ -391,6 +405,50 @@ def test_mistakes_in_programs(
     loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
     with pytest.raises(ValueError, match=message):
         loss.loss_and_grads(model, guide)
+
+
+@pytest.mark.parametrize("nesting", [1, 3])
+def test_the_arguments_of_pyros_losses(nesting: int) -> None:
+    loss = VarGrad(4, max_plate_nesting=nesting, retain_graph=True, ignore_jit_warnings=True)
+    loss.loss_and_grads(gaussian_model, gaussian_guide)
+    assert (loss.vectorize_particles, loss.max_plate_nesting) == (True, nesting)
+    with pytest.raises(TypeError, match="max_plate_nestings"):
+        VarGrad(4, max_plate_nestings=1)
+
+
+def test_the_loop_says_how_a_regression_vectorises() -> None:
+    x = torch.ones(5, 1)
+
+    def model() -> None:
+        b = pyro.sample("b", dist.Normal(torch.zeros(1), 1.0).to_event(1))
+        with pyro.plate("rows", 5):
+            pyro.sample("y", dist.Normal(x @ b, 1.0), obs=torch.zeros(5))
+
+    def guide() -> None:
+        pyro.sample("b", dist.Normal(torch.zeros(1), 1.0).to_event(1))
+
+    with pytest.warns(UserWarning, match=r"\(site 'y' of .* \(x \* b\)\.sum\(-1\) for x"):
+        VarGrad(5).loss(model, guide)
+
+
+def test_a_loaded_store_has_no_second_log_z(tmp_path: Any) -> None:
+    """It goes on from what was saved; a loss that is gone leaves its place."""
+    store, name = pyro.get_param_store(), "trajectory_balance.log_z_over_scale"
+    loss = TrajectoryBalance(4)
+    fit(gaussian_model, gaussian_guide, loss, 20)
+    saved = float(loss.log_z.detach())
+    store.save(str(tmp_path / "store.pt"))
+    pyro.clear_param_store()
+    store.load(str(tmp_path / "store.pt"))
+    again = TrajectoryBalance(4, log_z_scale=loss.log_z_scale)
+    again._initialised = True
+    again.objective(log_ratios(gaussian_model, gaussian_guide, num_particles=4))
+    assert [key for key in store if "log_z" in key] == [name]
+    assert abs(float(again.log_z.detach()) - saved) < 1e-5
+    del again
+    gc.collect()
+    fit(gaussian_model, gaussian_guide, TrajectoryBalance(4), 2)
+    assert [key for key in store if "log_z" in key] == [name]
 
 
 # -- relative to a frozen prior
