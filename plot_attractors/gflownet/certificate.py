@@ -17,9 +17,13 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.distributions import Bernoulli, Categorical, MaskedDistribution, OneHotCategorical
 from pyro.infer.autoguide import AutoGuide
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.util import site_is_subsample
 from scipy.stats import norm
 from torch import Tensor
+from torch.distributions import Independent
 
 from plot_attractors.gflownet.diagnostics import (
     ERROR,
@@ -33,7 +37,13 @@ from plot_attractors.gflownet.diagnostics import (
     uniform_p_value,
 )
 from plot_attractors.gflownet.off_policy import tempered
-from plot_attractors.gflownet.programs import Program, Values, drawn, side_run
+from plot_attractors.gflownet.programs import (
+    Program,
+    Values,
+    latent_sites,
+    quoted,
+    side_run,
+)
 from plot_attractors.gflownet.simulation import simulatable
 
 __all__ = ["Certificate", "diagnose"]
@@ -42,7 +52,6 @@ MOST_K = 0.7  # of k̂, above which weights tell nothing
 MOST_DISTANCE = 0.1  # total variation of what passes
 TEMPERATURE = 2.0  # of the wider guide
 FLIPS = 999  # random choices of the draw that takes the place of the truth
-LOOKS = 20  # pairs of data sets on which a guide is seen to read them
 PARTS = 6  # numbers of z, and of x, whose products are compared: more are projected at random
 
 Array = NDArray[np.float64]
@@ -54,8 +63,8 @@ class Certificate:
 
     Attributes:
         verdict: in words.
-        checks: a row a check: `result` (passes, fails, or cannot tell), `value`, `p_value` and
-            what they say.
+        checks: a row a check: `result` (passes, fails, or cannot tell), `value`, `p_value`, what
+            they say, and of which `data`: these, or simulated ones.
         bounds: of log Z(x), of the distance from the posterior, and between guide and posterior
             over simulated data, nats but for the total variation, with standard errors.
         tree: the draws, for ArviZ.
@@ -92,10 +101,12 @@ def diagnose(
     - *total variation* ½ E_q|w/Ẑ − 1| from the posterior is at most 0.1, where k̂ allows to know;
     - *wider guide*: log Ẑ by draws of the guide at temperature 2 (`tempered`) is no greater. If it
       is, there is mass that the guide does not draw, and whose share of the posterior is at least
-      1 − Ẑ_q / Ẑ_wide.
+      1 − Ẑ_q / Ẑ_wide. Discrete sites there are uniform now and then, by one element in two draws:
+      a label that the guide never draws has no share at any temperature.
 
     Of data that the model simulates, with their truths z*, where the guide reads data, or `fit`
-    makes one for each:
+    makes one for each (where a site of the guide reads none, what fails may be what its parameters
+    say of these data, and cannot tell):
 
     - *ranks of latents* and *of sites*: `simulation_based_calibration`;
     - *rank of log p*: of log p(z*, x) among those of the draws, which a guide that returns the
@@ -132,26 +143,19 @@ def diagnose(
             guide = _fitted(model, fit, data, args, kwargs, seed)
         tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
         rows, bounds = _of_these_data(model, guide, tree, args, kwargs, draws, seed)
-    ranks = None
+    ranks, other = None, dict[str, Row]()
+    unread = set[str]()
     try:
         if fit is None:
             _require_amortised(guide)
-        ranks, more, bound = _of_simulated_data(
-            model,
-            None if fit else guide,
-            args,
-            kwargs,
-            data,
-            fit,
-            simulations,
-            draws // 10 - 1,
-            seed,
+        given = None if fit else guide
+        ranks, other, bound, unread = _of_simulated_data(
+            model, given, args, kwargs, data, fit, simulations, draws // 10 - 1, seed
         )
-        rows |= more
         bounds |= bound
     except ValueError as error:
-        rows["simulated data"] = ("cannot tell", np.nan, np.nan, str(error))
-    checks = _judged(rows)
+        other = {"simulated data": ("cannot tell", np.nan, np.nan, str(error))}
+    checks = _judged(rows, other, unread)
     table = pd.DataFrame(bounds, index=["value", "error", "holds"]).T
     return Certificate(_verdict(checks), checks, table, tree, ranks)
 
@@ -175,7 +179,7 @@ def _of_these_data(
     result = "passes" if trusted else "cannot tell" if np.isnan(k) else "fails"
     rows: dict[str, Row] = {"weights": (result, k, np.nan, words[trusted])}
     try:
-        wide = partial(tempered(guide, TEMPERATURE))
+        wide = partial(_run_wider, guide)
         wider = _evidence(to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs))
         rows["wider guide"] = _wider(own, wider)
     except ValueError as reason:
@@ -195,6 +199,38 @@ def _of_these_data(
         ),
     }  # fmt: skip
     return rows, bounds
+
+
+class _Flattened(Messenger):
+    """Finite distributions of latent sites, mixed with uniform ones: one element in two draws."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.share = 0.5 / max(elements, 1)
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if not msg["is_observed"] and not site_is_subsample(msg):
+            msg["fn"] = self.flat(msg["fn"])
+
+    def flat(self, fn: Any) -> Any:
+        if isinstance(fn, Independent):
+            return self.flat(fn.base_dist).to_event(fn.reinterpreted_batch_ndims)
+        if isinstance(fn, MaskedDistribution):
+            return self.flat(fn.base_dist).mask(fn._mask)
+        if isinstance(fn, Bernoulli):
+            return Bernoulli((1 - self.share) * fn.probs + self.share / 2)
+        if isinstance(fn, Categorical | OneHotCategorical):
+            return type(fn)((1 - self.share) * fn.probs + self.share / fn.probs.shape[-1])
+        return fn
+
+
+def _run_wider(guide: Program, *args: Any, **kwargs: Any) -> Any:
+    """The guide at a higher temperature, and with labels that it never draws."""
+    with side_run():
+        sites = latent_sites(poutine.trace(guide).get_trace(*args, **kwargs)).values()
+    finite = [site for site in sites if getattr(site["fn"], "has_enumerate_support", False)]
+    with _Flattened(sum(site["fn"].batch_shape.numel() for site in finite)):
+        return tempered(guide, TEMPERATURE)(*args, **kwargs)
 
 
 def _evidence(tree: Any) -> dict[str, float]:
@@ -243,11 +279,12 @@ def _of_simulated_data(
     simulations: int,
     draws: int,
     seed: int,
-) -> tuple[xr.Dataset, dict[str, Row], dict[str, Any]]:
+) -> tuple[xr.Dataset, dict[str, Row], dict[str, Any], set[str]]:
     with side_run():
         torch.manual_seed(seed)
         every = list(replicates(model, guide, args, kwargs, data, fit, simulations, draws))
-        if simulations > 2 * LOOKS and _reads_nothing(guide, every, data, kwargs):
+        unread = set() if guide is None else _unread(every)
+        if guide is not None and unread >= every[0].truth.keys():
             raise ValueError(
                 "the guide draws the same whatever the data are: give fit=, which returns a guide "
                 "for each simulated data set"
@@ -293,35 +330,22 @@ def _of_simulated_data(
                 min(1.0, (max(0.0, gap.mean()) / 4) ** 0.5), np.nan, "at most",
             ),
         }  # fmt: skip
-    return ranks, rows, bounds
+    return ranks, rows, bounds, unread
 
 
-def _reads_nothing(guide: Any, every: list[Replicate], data: Any, kwargs: Any) -> bool:
-    """Whether a guide draws the same, by the same random numbers, of other data."""
-    if guide is None:
-        return False
-    for seed in range(LOOKS):
-        draws = []
-        for one in every[seed :: len(every) // 2][:2]:
-            given = tuple(one.given.values()) if data is None else data(one.given)
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                values = drawn(poutine.trace(guide).get_trace(*given, **kwargs))
-            draws.append({name: torch.as_tensor(value) for name, value in values.items()})
-        first, second = draws
-        if first.keys() != second.keys():
-            return False
-        if not all(torch.equal(first[name], second[name]) for name in first):
-            return False
-    return True
+def _unread(every: list[Replicate]) -> set[str]:
+    """Sites that a guide draws alike, by the same random numbers, of other data."""
+    unread = set(every[0].truth)
+    for one, other in zip(every[::2], every[1::2], strict=False):
+        unread -= {k for k, v in one.alike.items() if not torch.equal(v, other.alike[k])}
+    return unread
 
 
 def _flat(one: Replicate) -> Tensor:
-    """(draws + 1, n) all latents, of the truth first."""
+    """(draws + 1, n) all latents that are not masked, of the truth first."""
     parts = []
-    for name, value in one.truth.items():
-        truth = value.reshape(1, -1).float()
-        parts.append(torch.cat([truth, one.sites[name].reshape(-1, truth.shape[1]).float()]))
+    for name, at in one.counts.items():
+        parts.append(torch.cat([one.truth[name][at][None], one.sites[name][:, at]]).float())
     return torch.cat(parts, 1)
 
 
@@ -370,27 +394,29 @@ def _moments(z: Tensor, x: Tensor) -> tuple[float, float]:
     return own, float((1 + (null >= own).sum()) / (1 + len(null)))
 
 
-def _judged(rows: dict[str, Row]) -> pd.DataFrame:
+def _judged(these: dict[str, Row], other: dict[str, Row], unread: set[str]) -> pd.DataFrame:
     """The checks, each that has a p-value by its share of the error."""
+    rows = these | other
     tested = sum(row[0] == "" for row in rows.values())
-
-    def result(row: Row) -> str:
-        return row[0] or ("fails" if row[2] < ERROR / tested else "passes")
-
-    return pd.DataFrame(
-        {name: (result(row), row[1], row[2], row[3]) for name, row in rows.items()},
-        index=["result", "value", "p_value", "says"],
-    ).T
+    table = {}
+    for name, (result, value, p, says) in rows.items():
+        result = result or ("fails" if p < ERROR / tested else "passes")
+        if result == "fails" and name in other and unread:
+            result = "cannot tell"
+            says += f", but the guide draws {quoted(unread)} the same whatever the data: give fit="
+        table[name] = (result, value, p, says, "these" if name in these else "simulated")
+    return pd.DataFrame(table, index=["result", "value", "p_value", "says", "data"]).T
 
 
 def _verdict(checks: pd.DataFrame) -> str:
-    failed = checks[checks["result"] == "fails"]
-    unknown = list(checks.index[checks["result"] == "cannot tell"])
-    left = f" Not known: {', '.join(unknown)}." if unknown else ""
-    if len(failed):
-        faults = "; ".join(f"{name}: {row['says']}" for name, row in failed.iterrows())
-        return f"The guide is not the posterior. {faults}.{left}"
+    text = ""
+    for data, words in (("these", "these data"), ("simulated", "data that the model simulates")):
+        failed = checks[(checks["result"] == "fails") & (checks["data"] == data)]
+        if len(failed):
+            faults = "; ".join(f"{name}: {row['says']}" for name, row in failed.iterrows())
+            text += f"The guide is not the posterior of {words}. {faults}. "
     passed = list(checks.index[checks["result"] == "passes"])
-    if not passed:
-        return f"Nothing is known of the guide.{left}"
-    return f"No fault found by {', '.join(passed)}.{left}"
+    unknown = list(checks.index[checks["result"] == "cannot tell"])
+    if not text:
+        text = f"No fault found by {', '.join(passed)}. " if passed else "Nothing is known. "
+    return text + (f"Not known: {', '.join(unknown)}." if unknown else "")
