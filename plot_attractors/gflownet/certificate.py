@@ -284,7 +284,7 @@ def _of_simulated_data(
         torch.manual_seed(seed)
         every = list(replicates(model, guide, args, kwargs, data, fit, simulations, draws))
         unread = set() if guide is None else _unread(every)
-        if guide is not None and unread >= every[0].truth.keys():
+        if guide is not None and len(every) > 1 and unread >= every[0].truth.keys():
             raise ValueError(
                 "the guide draws the same whatever the data are: give fit=, which returns a guide "
                 "for each simulated data set"

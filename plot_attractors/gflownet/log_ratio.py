@@ -123,7 +123,7 @@ class LogRatioLoss(ELBO):
         self._subsampled: set[str] = set()  # plates with global sites, in the last call
         self._acting: frozenset[str] = frozenset()  # plates whose elements act on each other
         self._pair: tuple[Program, ...] = ()  # model and guide of the last call
-        self._calls = 0  # of this pair
+        self._calls = self._looked = 0  # of this pair; the call that last looked at plates
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the programs, and what Pyro's store hangs on parameters, a weak reference."""
@@ -229,7 +229,8 @@ class LogRatioLoss(ELBO):
         own = not off_policy and programs.draws_from_guide
         if programs.pair != self._pair:
             self._plan(programs)
-            self._pair, self._calls, self._acting = programs.pair, 0, frozenset()
+            self._pair, self._acting = programs.pair, frozenset()
+            self._calls = self._looked = 0
         self._calls += 1
         self._subsampled = set()
         if self.vectorize_particles:
@@ -474,8 +475,9 @@ class LogRatioLoss(ELBO):
         self, programs: Programs, values: Values, particle_dim: int | None, due: bool
     ) -> frozenset[str]:
         """Names of plates whose elements act on each other, looked for where it is `due`."""
-        if not due:
+        if not due or self._looked == self._calls:
             return self._acting
+        self._looked = self._calls
         with side_run():
             found = self._act_on_each_other(programs, values, particle_dim)
         if self.batch_plate in found or found & self._subsampled:

@@ -161,26 +161,31 @@ def _is_near(one: Tensor, other: Tensor) -> bool:
     return alike and torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def counted(site: Site) -> Tensor:
-    """Which elements of a site's value are not masked, in its shape."""
-    value = torch.as_tensor(site["value"])
-    fn, counts = site["fn"], torch.ones(value.shape, dtype=torch.bool, device=value.device)
-    masks = [(site["mask"], fn.event_dim)]
+def _masks(site: Site) -> list[tuple[Any, int]]:
+    """A site's masks, each with the number of dimensions of the events that it masks."""
+    fn, masks = site["fn"], [(site["mask"], site["fn"].event_dim)]
     while True:
         if isinstance(fn, MaskedDistribution):
             masks.append((fn._mask, fn.event_dim))
         if not hasattr(fn, "base_dist"):
-            break
+            return [one for one in masks if one[0] is not None]
         fn = fn.base_dist
-    for mask, event_dim in masks:
-        if mask is not None:
-            mask = torch.as_tensor(mask, device=value.device)
-            counts = counts & mask.reshape([*mask.shape, *[1] * event_dim])
+
+
+def counted(site: Site) -> Tensor:
+    """Which elements of a site's value are not masked, in its shape."""
+    value = torch.as_tensor(site["value"])
+    counts = torch.ones(value.shape, dtype=torch.bool, device=value.device)
+    for mask, event_dim in _masks(site):
+        mask = torch.as_tensor(mask, device=value.device)
+        counts = counts & mask.reshape([*mask.shape, *[1] * event_dim])
     return counts
 
 
 def _mask(site: Site) -> Tensor | None:
     """Which elements of a site count, by its batch shape; None for all."""
+    if not _masks(site):
+        return None
     counts = counted(site)
     elements = counts.reshape(*counts.shape[: counts.ndim - site["fn"].event_dim], -1)
     if bool((elements.any(-1) != elements.all(-1)).any()):

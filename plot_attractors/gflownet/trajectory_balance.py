@@ -213,9 +213,9 @@ class VarGrad(LogRatioLoss):
     With samples of the guide, half its gradient is that of KL(q || posterior) by the score function
     with a leave-one-out baseline, and for guides with plates each element is scored by the
     log-ratios that it may act upon (`LogRatios.downstream`): the same in expectation, with less
-    noise, and right of mini-batches beside global sites. Particles from elsewhere are scored by
-    their whole log-ratio. Source: Richter et al. (2020), "VarGrad: a low-variance gradient
-    estimator".
+    noise, and right of mini-batches beside global sites. Elements that act on each other, and
+    particles from elsewhere, are scored by their whole log-ratio. Source: Richter et al. (2020),
+    "VarGrad: a low-variance gradient estimator".
 
     Args:
         num_particles: trajectories per step, K, at least 2.
