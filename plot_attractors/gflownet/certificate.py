@@ -245,7 +245,8 @@ def _wider(own: dict[str, float], wider: dict[str, float]) -> Row:
         return ("cannot tell", wider["log_z"] - own["log_z"], np.nan, words)
     more = wider["log_z"] - own["log_z"]
     error = float(np.hypot(own["log_z_error"], wider["log_z_error"]))
-    p = float(norm.sf(more / max(error, 1e-6)))
+    rounding = 1e-4 + 1e-6 * abs(own["log_z"])  # of weights that are all alike
+    p = float(norm.sf(more / max(error, rounding)))
     lost = max(0.0, 1 - float(np.exp(-more)))
     words = f"it adds {more:.2f} ± {error:.2f} nats to log Z"
     return ("", more, p, words + (f": {lost:.0%} of the posterior is missed" if p < ERROR else ""))

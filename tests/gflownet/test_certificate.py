@@ -289,9 +289,8 @@ def of_masked_guide(x: Tensor) -> None:
 )
 def test_what_simulated_data_cannot_tell(programs: Any, simulations: int, says: str) -> None:
     certificate = diagnose(*programs, simulations=simulations, seed=1)
-    of_simulated = certificate.checks[certificate.checks["data"] == "simulated"]
-    assert set(of_simulated["result"]) <= {"cannot tell", "passes"}
-    assert of_simulated["says"].str.contains(says).any()
+    assert failing(certificate) <= {"weights", "wider guide", "total variation"}
+    assert certificate.checks["says"].str.contains(says).any()
 
 
 def test_a_verdict_says_which_data_failed() -> None:
@@ -327,8 +326,8 @@ def test_a_label_that_is_never_drawn_is_missed(plate: bool) -> None:
             pyro.sample("k", dist.Categorical(torch.tensor([0.4, 0.35, 0.0])))
 
     checks = diagnose(model, guide).checks
-    assert checks.loc["wider guide", "result"] == "fails"
-    assert re.search("2[3-7]% of the posterior is missed", checks.loc["wider guide", "says"])
+    says = checks.loc["wider guide", "says"]
+    assert re.search("2[3-7]% of the posterior is missed", says), says
 
 
 # -- what cannot be known
