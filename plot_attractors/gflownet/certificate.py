@@ -45,11 +45,10 @@ from plot_attractors.gflownet.programs import (
     side_run,
 )
 from plot_attractors.gflownet.simulation import simulatable
+from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 
 __all__ = ["Certificate", "diagnose"]
 
-MOST_K = 0.7  # of k̂, above which weights tell nothing
-MOST_DISTANCE = 0.1  # total variation of what passes
 TEMPERATURE = 2.0  # of the wider guide
 FLIPS = 999  # random choices of the draw that takes the place of the truth
 PARTS = 6  # numbers of z, and of x, whose products are compared: more are projected at random
