@@ -74,7 +74,7 @@ CAPTIONS = {
         "several sentences. Black: where inputs begin, z0, or z0 and the onset, a vector in a "
         "direction that no embedding uses; blue: after T steps; red: embeddings of sentences in "
         "use, or, if too many to list, those nearest to the blue. (C) Distance to the nearest "
-        "embedding over 5T steps, median and middle half, from the length of the onset on; dotted: "
+        "embedding over 5T steps in the axes that embeddings use, median and middle half; dotted: "
         "exact samples."
     ),
     "settling": (
