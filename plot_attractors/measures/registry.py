@@ -82,7 +82,7 @@ def _calibration(name: str, title: str, formula: str, statistic: str, **more: An
 
 
 def _perturbation(name: str, title: str, formula: str, start: str, column: str) -> Metric:
-    where = {"start": start, "factor": 1.0}  # half way to another meaning
+    where = {"start": start, "factor": 1.5}  # where few states are at their meaning before a step
     return Metric(name, "dynamics", title, formula, "perturbation", column, where)
 
 
@@ -224,7 +224,8 @@ METRICS: dict[str, Metric] = {
                      "total variation at infinitely many draws after 5T steps",
                      "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
                      bounds=("about 0", "1")),
-        _perturbation("recovery", "recovery from a perturbation half way to another meaning",
+        _perturbation("recovery",
+                      "recovery from a push of three quarters of the distance to another meaning",
                       "share of states that end within 2 ε√d of an embedding of their meaning, by "
                       "sentences in use equally often; near 1 for attractors", "used", "recovered"),
         _perturbation("recovery_control", "recovery without dynamics",

@@ -52,7 +52,7 @@ train,20,tv_brownian_extrapolated,0.25,0\ntrain,20,tv_encoder_extrapolated,0.375
 """,
     "basins": "attracting,data_at_embeddings,data_control\n0.625,0.75,0.25\n",
     "perturbation": """start,factor,norm,recovered,recovered_control
-used,0.0,0,0.97,1\nused,1.0,0.2,0.875,0.125\nsampled,0.0,0,0.98,1\nsampled,1.0,0.3,0.9375,9
+used,1.0,0,0.97,1\nused,1.5,0.2,0.875,0.125\nsampled,1.0,0,0.98,1\nsampled,1.5,0.3,0.9375,9
 """,
 }
 LANGUAGE = {
