@@ -25,7 +25,6 @@ from plot_attractors.measures.disentanglement import (
     symbol_disentanglement,
 )
 from plot_attractors.measures.matching import Matching, concept_best_matching
-from plot_attractors.measures.morphemes import morphemes
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -55,8 +54,6 @@ COLUMNS = (
     "holistic_sd", "holistic_p_value", "spelled", "n", "reason",
 )  # fmt: skip
 BITS = "bits an input"
-MORPHEMES = 60  # most that are induced of a split
-VALUES = 64  # of all features, above which no pairs of values are meanings: there are too many
 
 
 @dataclass(frozen=True)
@@ -134,27 +131,6 @@ def _outcomes(corpus: Corpus, concepts: Corpus) -> list[str]:
             value = feature.outcomes[int(low)] if feature.categorical else number
             names.append(f"{feature.name}={value}")
     return names
-
-
-def induced(corpus: Corpus) -> pd.DataFrame:
-    """A row for each of the first morphemes, the most certain first (`morphemes`): forms of up to
-    three tokens, meanings of up to two values, or one where there are more than `VALUES`.
-    """
-    concepts = spelled(corpus)
-    outcomes = np.array(_outcomes(corpus, concepts))
-    meanings = [outcomes[row > 0].tolist() for row in concepts.tokens]
-    selected = morphemes(
-        corpora.tokens(corpus),
-        meanings,
-        largest=2 if len(outcomes) <= VALUES else 1,
-        most=MORPHEMES,
-        ordered=corpus.writing.ordered,
-    )
-    rows = [
-        (" ".join(map(str, m.form)), " ".join(map(str, m.meaning)), m.information, m.together)
-        for m in selected
-    ]
-    return pd.DataFrame(rows, columns=["form", "meaning", "information", "together"])
 
 
 def statistics(corpus: Corpus) -> pd.DataFrame:
@@ -254,8 +230,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       inputs; ``reason``: why the value is missing.
     - ``translation.csv`` (token, concept, together, of_token, of_concept): which token stands for
       which value in that matching; in how many inputs both stand, and which shares that is;
-    - ``morphemes.csv`` (form, meaning, information, together): which parts of sentences stand for
-      which values, the most certain first (`plot_attractors.measures.morphemes`);
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -271,7 +245,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": table[list(COLUMNS)],
         "translation.csv": pd.concat(translated),
-        "morphemes.csv": pd.concat([induced(one).assign(split=k) for k, one in splits.items()]),
         "corpus.csv": corpora.to_table(splits),
     }
 

@@ -35,7 +35,6 @@ from plot_attractors.runs import registry
 if TYPE_CHECKING:
     from plot_attractors.runs.analyze import AnalysisResult
 
-SHOWN = 12  # morphemes that `measure` prints
 
 __all__ = ["analyze", "compare", "export", "measure", "paper", "report"]
 
@@ -265,11 +264,6 @@ def measure(
                 language_measures.measure_all(rows, sizes).assign(split=split)
                 for split, rows in splits.items()
             ]
-            morphemes = {
-                split: language_measures.induced(rows).head(SHOWN)
-                for split, rows in splits.items()
-                if rows.features and out is None
-            }
         table = pd.concat(parts).reindex(columns=list(language_measures.COLUMNS))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -283,9 +277,6 @@ def measure(
             shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
             shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
             console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))
-            if split in morphemes:
-                parts_of = morphemes[split].rename(columns={"information": "bits"})
-                console.print(escape(parts_of.to_string(float_format="{:.3f}".format, index=False)))
             for reason, without in rows[rows["value"].isna()].groupby("reason", sort=False):
                 console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
