@@ -36,8 +36,8 @@ MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
 PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(
-    r"(.*[ _.-])?(id|idx|index|nr|row)|unnamed: 0", re.IGNORECASE
-)  # names of such columns
+    r".*_id|unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE
+)  # names of such columns; the last may be of something else
 COUNTED = 10  # rows through which numbers go up by one, and count them
 MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
 MOST_STEPS = 10  # thresholds of a column
@@ -80,8 +80,8 @@ class Columns:
         return pd.api.types.is_numeric_dtype(self.frame[name].dtype)
 
     def without_numbering(self, names: Sequence[str]) -> Sequence[str]:
-        """The same columns, of which none numbers the rows, with different whole numbers and a name
-        as id; one that counts by 1 through ten rows or more is logged.
+        """The same columns. One of different whole numbers is refused where its name is as id, or
+        ends so and they are consecutive; else the log says that it has such a name, or counts.
         """
         for name in names:
             if not self.is_numeric(name) or len(self.frame) < 3:
@@ -89,14 +89,14 @@ class Columns:
             number = self.numbers(name)
             if (number != np.floor(number)).any() or not self.frame[name].is_unique:
                 continue
-            where = f"column {name!r} of {self.name}"
-            if NUMBERED.fullmatch(name):
+            where, named = f"column {name!r} of {self.name}", NUMBERED.fullmatch(name)
+            if named and (not named[1] or np.ptp(number) < len(number)):
                 raise ValueError(
-                    f"{where} numbers the rows ({number[0]:.0f}, {number[1]:.0f}, …) and tells "
-                    f"nothing of them: set names={name}, or ignore={name}"
+                    f"{where} seems to number the rows ({number[0]:.0f}, {number[1]:.0f}, …): set "
+                    f"names={name} or ignore={name}, or rename it if it tells something of them"
                 )
-            if len(number) >= COUNTED and (number - number[0] == range(len(number))).all():
-                logger.warning("%s counts up by 1 from row to row: if it numbers them, set "
+            if named or (len(number) >= COUNTED and (np.diff(number) == 1).all()):
+                logger.warning("%s has another whole number in each row: if it numbers them, set "
                                "names=%s, or ignore=%s", where, name, name)  # fmt: skip
         return names
 

@@ -500,16 +500,35 @@ def test_a_column_that_numbers_the_rows_is_refused(
 ) -> None:
     rows = pd.DataFrame({name: range(1000, 1012), "a": [0, 1] * 6, "b": [0, 0, 1] * 4})
     path = write(rows, tmp_path / "a.csv")
-    with pytest.raises(ValueError, match="numbers the rows") as error:
+    with pytest.raises(ValueError, match="seems to number the rows") as error:
         read(path)
     assert str(error.value) == (
-        f"column {name!r} of a.csv numbers the rows (1000, 1001, …) and tells nothing of them: "
-        f"set names={name}, or ignore={name}"
+        f"column {name!r} of a.csv seems to number the rows (1000, 1001, …): set names={name} or "
+        f"ignore={name}, or rename it if it tells something of them"
     )
     assert read_table(path, names=name).row_names[:2] == ("1000", "1001")
     assert read_vectors(path, ignore=name).columns == ("a", "b")
     read_vectors(write(rows.rename(columns={name: "year"}), path))
-    assert "column 'year' of a.csv counts up by 1 from row to row" in caplog.text
+    assert "column 'year' of a.csv has another whole number in each row" in caplog.text
+
+
+HEAT = [60, 97, 71, 88, 64, 102, 79, 91, 83, 75, 68, 110]
+
+
+def test_numbers_are_refused_by_the_whole_of_a_name_or_where_they_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pd.DataFrame({"a": [0.5, 1] * 6, "b": [0, 0, 1] * 4})
+    for name in ("heat_index", "price index", "skin.row"):
+        path = write(rows.assign(**{name: HEAT}), tmp_path / "a.csv")
+        assert read_vectors(path).columns == ("a", "b", name)
+        assert f"column {name!r} of a.csv has another whole number in each row" in caplog.text
+        write(rows.assign(**{name: np.argsort(HEAT)}), path)  # counts, in another order
+        with pytest.raises(ValueError, match="seems to number the rows"):
+            read_vectors(path)
+    for name in ("id", "Index", "nr", "word_id"):
+        with pytest.raises(ValueError, match="or rename it"):
+            read_vectors(write(rows.assign(**{name: HEAT}), path))
 
 
 NAMED_ROWS = {
