@@ -404,10 +404,8 @@ def read_columns(
     if "" in names:
         raise ValueError(f"column {names.index('') + 1} of {name} has no name: name or remove it")
     if twice := _repeated(names):
-        bare = " (its first line seems to hold values, where the names belong)"
         raise ValueError(
             f"{name} has more than one column called {listed(twice)}: give each its own name"
-            + (bare if any(map(is_number, twice)) else "")
         )
     words = column_names(missing_values)
     of_text = (n for n in names if not pd.api.types.is_numeric_dtype(frame[n].dtype))
@@ -489,17 +487,22 @@ def _read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _require_names(header: Sequence[str], path: Path, separator: str = ",") -> None:
-    """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …"""
+def _require_names(header: Sequence[str], path: Path, separator: str = "") -> None:
+    """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …; beside words
+    whole numbers that rise, or count down, as years, and beside a first name that is empty any.
+    """
     numbers = [cell for cell in header if is_number(cell)]
-    whole = all(map(str.isdigit, numbers))
-    counting = whole and len(numbers) > 2 and {*np.diff([int(n) for n in numbers])} == {1}
-    if numbers and (not whole or (len(numbers) == len(header) and not counting)):
+    whole, words = all(map(str.isdigit, numbers)), any(c and not is_number(c) for c in header)
+    steps = {*np.diff([int(n) for n in numbers])} if whole else {0}
+    counting = len(numbers) > 2 and steps in ({1}, {-1 if words else 1})
+    rising = min(steps, default=1) > 0 if words else not header[0]
+    if numbers and not (whole and (counting or rising)):
+        read = f"csv({path.name!r}, sep={separator!r}" if separator else f"excel({path.name!r}"
         raise ValueError(
             f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
-            "belong: put a line of names before it, as x1,x2,x3, for instance by pandas.read_csv("
-            f"{path.name!r}, sep={separator!r}, header=None).add_prefix('x').to_csv('named.csv', "
-            "index=False)"
+            "belong: put a line of names before it, as by pandas.read_"
+            f"{read}, header=None).add_prefix('x').to_csv('named.csv', index=False), or, if these "
+            "are names, put a letter before each"
         )
 
 

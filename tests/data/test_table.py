@@ -180,7 +180,6 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
         ("a,b\n0,1\n1,0\n1,yes\n", {}, f"column 'b' of a.csv holds 'yes' {ONLY}"),
         ('a,b\n+,0\n-,1\n"+,-",0\n', {}, f"holds '+,-' {ONLY.replace('0 and 1', '- and +')}"),
         ("a,b,a\n0,1,1\n1,0,0\n", {}, "more than one column called 'a'"),
-        ("cat,1,1\nbat,0,1\n", {}, "first line seems to hold values"),
         ("a,,b\n0,1,1\n1,0,0\n", {}, "column 2 of a.csv has no name: name or remove it"),
         (",a\n0.5,1\n1.5,0\n", {}, "column 1 of a.csv has no name: name or remove it"),
         *((content, {}, "a.csv is empty") for content in ("", "\n\n", "  \n")),
@@ -474,16 +473,44 @@ def test_words_for_missing_values_can_be_emptied(tmp_path: Path) -> None:
     assert table.missing == 0
 
 
-@pytest.mark.parametrize("first", ["0,1,1", "0.5,2,1", "cat,0.25,1", "1990,1995,2000"])
+FIRST = [
+    "0,1,1", "0.5,2,1", "cat,0.25,1", "1990,1995,2000", "450.5,451.0,451.5", "2,1,0", "1,0,",
+    "wolf,1,0", "wolf,1,1", "1,0,wolf", "wolf,3,2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("read", [read_table, read_vectors])
 def test_a_first_line_of_numbers_is_refused(tmp_path: Path, first: str, read: Any) -> None:
     path = text(tmp_path / "a.csv", first + "\n1,0,1\n0,1,0\n")
     with pytest.raises(ValueError, match=r"first line of a.csv holds numbers") as error:
         read(path)
     assert "read_csv('a.csv', sep=',', header=None).add_prefix('x')" in str(error.value)
+    assert str(error.value).endswith("or, if these are names, put a letter before each")
     assert len(str(error.value)) <= 300
     named = text(tmp_path / "b.csv", "0,1,2\n1,0,1\n0,1,0\n")  # as pandas names them
     assert read(named).columns == ("0", "1", "2")
+
+
+NUMBERS = ["name,2010,2011,2012", "name,2012,2011,2010", "name,1990,2000,2005", "2010,name,2011",
+           "name,1", ",1,0", ",0,1,2"]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", NUMBERS)
+def test_numbers_that_are_names_of_columns(tmp_path: Path, first: str) -> None:
+    names = first.split(",")
+    key = "name" if "name" in names else ""
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(3, len(names))), columns=names)
+    path = write(rows.assign(**{key: list("uvw")}), tmp_path / "a.csv")
+    data = read_vectors(path, names=key)
+    assert data.columns == tuple(name for name in names if name != key)
+    assert data.row_names == ("u", "v", "w")
+
+
+def test_a_first_line_of_numbers_in_excel_is_refused_with_what_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    pd.DataFrame(X).to_excel(path := tmp_path / "a.xlsx", index=False, header=False)
+    assert "pandas.read_excel('a.xlsx', header=None)" in refusal(path)
 
 
 def beside(path: Path) -> Any:
