@@ -522,7 +522,7 @@ def _decoded(data: bytes, path: Path) -> str:
 
 def _read_excel(path: Path) -> pd.DataFrame:
     with reading(path, "xlsx", needs="openpyxl"):
-        sheets = pd.read_excel(path, sheet_name=None, header=None, **EMPTY)
+        sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, **EMPTY)
     whole = next(iter(sheets.values()))
     if len(sheets) > 1:
         logger.warning("of %s the first sheet is read, %r", path.name, next(iter(sheets)))

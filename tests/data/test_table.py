@@ -507,10 +507,15 @@ def test_numbers_that_are_names_of_columns(tmp_path: Path, first: str) -> None:
     assert data.row_names == ("u", "v", "w")
 
 
-def test_a_first_line_of_numbers_in_excel_is_refused_with_what_reads_it(tmp_path: Path) -> None:
+def test_a_first_line_of_numbers_in_excel(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     pd.DataFrame(X).to_excel(path := tmp_path / "a.xlsx", index=False, header=False)
     assert "pandas.read_excel('a.xlsx', header=None)" in refusal(path)
+    years = pd.DataFrame({"name": [*"uvw"], 2010: [0.5, 2, 1.5], 2011: [3, None, 1], 2013: 1.0})
+    years.to_excel(path, index=False)
+    columns = read_columns(path).frame
+    assert columns.columns.tolist() == ["name", "2010", "2011", "2013"]
+    assert columns.drop(columns="name").dtypes.map(pd.api.types.is_numeric_dtype).all()
 
 
 def beside(path: Path) -> Any:
