@@ -33,6 +33,7 @@ PAIRS = [("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((d, "+"
 WORDS = [{no: 0, yes: 1} for no, yes in PAIRS]
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
+SIGNED = tuple(word for word in MISSING if word not in DASHES)  # in a table with a plus
 PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(
@@ -370,7 +371,8 @@ def read_columns(
 
     Cells are missing where they are empty, or hold one of `missing_values` in capitals or not; but
     nothing else is in the columns `texts`, which name something. Of the usual ones a dash is none
-    in a table that holds a plus. An unnamed first column names the rows, if it does not count them.
+    in a table that holds a plus, but beside numbers other than 0. An unnamed first column names the
+    rows, if it does not count them.
 
     CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252. Between semicolons numbers may
     have decimal commas, which the log says. Vectors of words, as of word2vec and GloVe, have words
@@ -410,17 +412,20 @@ def read_columns(
     words = column_names(missing_values)
     of_text = (n for n in names if not pd.api.types.is_numeric_dtype(frame[n].dtype))
     cells = {n: frame[n].astype("string").str.strip() for n in of_text}
-    signs = (cells[n].str.fullmatch(PLUS).fillna(False).any() for n in cells if n not in texts)
-    if words == MISSING and any(signs):
-        words = tuple(word for word in words if word not in DASHES)
-    marks, columns = {word.lower() for word in words} | {""}, dict[str, Any]()
+    signs = {n for n in cells if n not in texts and cells[n].str.fullmatch(PLUS).any()}
+    if words == MISSING and signs:
+        words = SIGNED
+    columns = dict[str, Any]()
     numbers_too = [float(word) for word in words if is_number(word)]
     for key in names:
         if key in texts:
             columns[key] = frame[key] if key not in cells else cells[key].mask(cells[key] == "")
         elif key in cells:
+            number = pd.to_numeric(cells[key], errors="coerce")
+            usual = words == SIGNED and key not in signs and (number.abs() > 0).any()
+            marks = ["", *map(str.lower, MISSING if usual else words)]
             text = cells[key].mask(cells[key].str.lower().isin(marks))
-            number = pd.to_numeric(text, errors="coerce")
+            number = number.mask(text.isna())
             plain = text.notna().any() and number.notna().equals(text.notna())
             columns[key] = number.to_numpy(float, na_value=np.nan) if plain else text
         else:

@@ -157,7 +157,7 @@ def read_table(
     - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``;
     - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore");
       ``missing_values``: the words for them, of inputs and labels, beside empty cells; a dash is
-      none in a table that holds a plus, but where it is asked for.
+      none in a table that holds a plus, but beside numbers or where it is asked for.
 
     Several names may be given as one string, separated by commas. The first line names the columns.
 

@@ -443,6 +443,22 @@ def test_a_dash_is_no_missing_value_where_a_column_has_a_plus(
     assert read_columns(path, ("-",)).frame["voice"].isna().sum() == 2  # where that is asked for
 
 
+def test_a_dash_is_a_missing_value_beside_numbers_though_another_column_has_a_plus(
+    tmp_path: Path,
+) -> None:
+    rows = ["sign,fins,fur,legs,click,tone", "+,0,0,4,0,1", "-,-,1,-,-,-", "-,1,0,2.5,?,+"]
+    path = text(tmp_path / "a.csv", "\n".join(rows))
+    table = read_table(path, "sign", ignore=("legs", "click", "tone"), missing="ignore")
+    assert table.x.tolist() == [[0, 0], [-1, 1], [1, 0]]
+    assert table.features[0].outcomes == ("+", "-")
+    other = text(tmp_path / "b.csv", "fins,fur\n-,1\n1,0\n")
+    np.testing.assert_array_equal(table.read(other)[0], [[np.nan, 1], [1, 0]])
+    columns = read_columns(path)
+    np.testing.assert_array_equal(columns.numbers("legs"), [4, np.nan, 2.5])
+    assert columns.frame["click"].fillna("").tolist() == ["0", "-", ""]  # 0 may be a third sign
+    assert columns.frame["tone"].tolist() == ["1", "-", "+"]
+
+
 SIGHTS = "animal,swims,home,kind\ncod,1,sea,fish\nowl,0,none,none\nelk,0,-,?\nbat,0,cave,NA\n"
 
 
