@@ -409,13 +409,11 @@ def read_columns(
         raise ValueError(
             f"{name} has more than one column called {listed(twice)}: give each its own name"
         )
-    words = column_names(missing_values)
+    words, columns = column_names(missing_values), dict[str, Any]()
     of_text = (n for n in names if not pd.api.types.is_numeric_dtype(frame[n].dtype))
     cells = {n: frame[n].astype("string").str.strip() for n in of_text}
     signs = {n for n in cells if n not in texts and cells[n].str.fullmatch(PLUS).any()}
-    if words == MISSING and signs:
-        words = SIGNED
-    columns = dict[str, Any]()
+    words = SIGNED if words == MISSING and signs else words
     numbers_too = [float(word) for word in words if is_number(word)]
     for key in names:
         if key in texts:
@@ -478,7 +476,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 f"row {row} of {path.name} (counting from 1, header excluded) has {n} cells, but "
                 f"its first line names {width} columns; cells are separated by {separator!r}"
             )
-    _require_names(header, path, separator)
+    _require_names(header, path, f"read_csv({path.name!r}, sep={separator!r}")
     decimal = "," if separator == ";" else "."
     with reading(path, "csv"):  # a blank line counts as a row
         frame = pd.read_csv(
@@ -492,7 +490,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _require_names(header: Sequence[str], path: Path, separator: str = "") -> None:
+def _require_names(header: Sequence[str], path: Path, read: str) -> None:
     """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …; beside words
     whole numbers that rise, or count down, as years, and beside a first name that is empty any.
     """
@@ -502,12 +500,11 @@ def _require_names(header: Sequence[str], path: Path, separator: str = "") -> No
     counting = len(numbers) > 2 and steps in ({1}, {-1 if words else 1})
     rising = min(steps, default=1) > 0 if words else not header[0]
     if numbers and not (whole and (counting or rising)):
-        read = f"csv({path.name!r}, sep={separator!r}" if separator else f"excel({path.name!r}"
         raise ValueError(
             f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
-            "belong: put a line of names before it, as by pandas.read_"
-            f"{read}, header=None).add_prefix('x').to_csv('named.csv', index=False), or, if these "
-            "are names, put a letter before each"
+            f"belong: put a line of names before it, as by pandas.{read}, header=None)"
+            ".add_prefix('x').to_csv('named.csv', index=False), or, if these are names, put a "
+            "letter before each"
         )
 
 
@@ -534,7 +531,7 @@ def _read_excel(path: Path) -> pd.DataFrame:
     if not len(whole):
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
     head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
-    _require_names(head, path)
+    _require_names(head, path, f"read_excel({path.name!r}")
     frame = whole.iloc[1:].reset_index(drop=True).infer_objects()
     frame.columns = pd.Index(head, dtype=object)
     return frame
