@@ -109,7 +109,7 @@ class Sleep(LogRatioLoss):
         num_particles: draws of the model per step.
         data: (name → observed values of one draw) → arguments of the guide; by default the observed
             values in the model's order.
-        batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
+        options: batch_plate, vectorize_particles and those of Pyro's `ELBO`.
 
     Raises ValueError: the model observes nothing, not the same in every run, or other shapes than
     it draws; it has a factor or a scale; sites depend on what observed values are computed from,
@@ -120,10 +120,15 @@ class Sleep(LogRatioLoss):
         self,
         num_particles: int = 1,
         data: Callable[[dict[str, Tensor]], tuple[Any, ...]] | None = None,
-        *,
-        batch_plate: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(num_particles, batch_plate=batch_plate)
+        kept: Any = {
+            "objective": None,
+            "behaviour": None,
+            "off_policy": (),
+            "model_gradient": "wake",
+        }
+        super().__init__(num_particles, **kept, **options)
         self.data = data or in_order
         self._draws_act = False  # whether arguments have been looked at
 

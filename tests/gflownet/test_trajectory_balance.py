@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
     RelativeTrajectoryBalance,
+    Sleep,
     TrajectoryBalance,
     VarGrad,
     log_ratios,
@@ -414,6 +415,10 @@ def test_the_arguments_of_pyros_losses(nesting: int) -> None:
     assert (loss.vectorize_particles, loss.max_plate_nesting) == (True, nesting)
     with pytest.raises(TypeError, match="max_plate_nestings"):
         VarGrad(4, max_plate_nestings=1)
+    sleep = Sleep(4, max_plate_nesting=nesting, retain_graph=True, strict_enumeration_warning=False)
+    assert (sleep.max_plate_nesting, sleep.retain_graph) == (nesting, True)
+    with pytest.raises(TypeError, match="behaviour"):  # which it would not draw from
+        Sleep(4, behaviour=gaussian_guide)
 
 
 def test_the_loop_says_how_a_regression_vectorises() -> None:
