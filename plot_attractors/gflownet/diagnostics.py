@@ -49,6 +49,7 @@ from plot_attractors.gflownet.programs import (
 )
 from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.simulation import (
+    copied,
     observed_values,
     require_alike,
     require_draws_to_act,
@@ -306,6 +307,7 @@ def replicates(
         )
     loss, labels = LogRatioLoss(draws), None
     observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+    args, kwargs = copied(args, kwargs)
     require_draws_to_act(model, args, kwargs)
     given: Values = {}
     conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)

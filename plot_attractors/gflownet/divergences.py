@@ -25,6 +25,7 @@ from plot_attractors.gflownet.programs import (
 )
 from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.simulation import (
+    copied,
     require_alike,
     require_draws_to_act,
     simulatable,
@@ -122,13 +123,8 @@ class Sleep(LogRatioLoss):
         data: Callable[[dict[str, Tensor]], tuple[Any, ...]] | None = None,
         **options: Any,
     ) -> None:
-        kept: Any = {
-            "objective": None,
-            "behaviour": None,
-            "off_policy": (),
-            "model_gradient": "wake",
-        }
-        super().__init__(num_particles, **kept, **options)
+        kept: Any = {"behaviour": None, "off_policy": (), "model_gradient": "wake"}
+        super().__init__(num_particles, None, **kept, **options)
         self.data = data or in_order
         self._draws_act = False  # whether arguments have been looked at
 
@@ -136,7 +132,8 @@ class Sleep(LogRatioLoss):
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
-        each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
+        own = copied(args, kwargs)
+        each = [self._of_draw(model, guide, *own) for _ in range(self.num_particles)]
         loss = torch.stack(each).mean()
         if bool(torch.isinf(loss)):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,14 @@ from plot_attractors.gflownet.programs import (
     side_run,
 )
 
-__all__ = ["observed_values", "require_alike", "require_draws_to_act", "simulatable", "simulated"]
+__all__ = [
+    "copied",
+    "observed_values",
+    "require_alike",
+    "require_draws_to_act",
+    "simulatable",
+    "simulated",
+]
 
 TRIED = 8  # elements of each argument that are changed
 
@@ -53,6 +61,15 @@ class _Draws(Messenger):
             except RuntimeError:  # of one number that several elements observe
                 return
             self.kept.append((seen, before))
+
+
+def copied(args: Any, kwargs: Any) -> Any:
+    """Arguments whose tensors and arrays can be written, and share memory as they did."""
+    leaves, layout = tree_flatten((args, kwargs))
+    memo: dict[int, Any] = {}
+    leaves = [v.detach() if isinstance(v, Tensor) else v for v in leaves]
+    leaves = [copy.deepcopy(v, memo) if hasattr(v, "__array__") else v for v in leaves]
+    return tree_unflatten(leaves, layout)
 
 
 @contextmanager
@@ -126,7 +143,8 @@ def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
 
     Draws are written into tensors that are observed (`simulated`), not into what these are computed
     from: numbers, other types. Of each argument a few elements are changed, one by one: none may
-    change what is observed and the densities of fixed draws, too.
+    change what is observed and the densities of fixed draws, too. ValueError, too, where no
+    argument changes what is observed, which then comes from where nothing is written.
     """
     with side_run():
 
@@ -147,14 +165,22 @@ def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
             torch.manual_seed(0)
             return _scores(poutine.trace(program).get_trace(*arguments[0], **arguments[1]))
 
-        before = scores(given)
-        for changed in _changed(given):
+        before, known = scores(given), False
+        for whole, changed in _changed(given):
             try:
                 seen, after = observed(changed), scores(changed)
             except Exception:  # whatever a program does with other values
                 continue
             if not all(k in seen and _close(first[k], seen[k]) for k in computed):
-                _require_same(before, after)
+                known = True
+                if not whole:
+                    _require_same(before, after)
+        if not known:
+            raise ValueError(
+                f"Site {quoted(computed)} observes what each run makes anew of no argument, so "
+                "that it cannot be told whether other sites depend on it: make it a tensor outside "
+                "of the model, as in obs=y[t], or of an argument."
+            )
 
 
 def _require_same(before: Values, after: Values) -> None:
@@ -179,17 +205,21 @@ def _same_memory(a: Tensor, b: Tensor) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
-def _changed(arguments: Any) -> Iterator[Any]:
-    """The arguments, each time with another element of a tensor, array or number raised by 1."""
+def _changed(arguments: Any) -> Iterator[tuple[bool, Any]]:
+    """The arguments, each time with another element of a tensor, array or number raised by 1, or
+    the whole of one.
+    """
     leaves, layout = tree_flatten(arguments)
     shuffled = torch.randperm(len(leaves)).tolist()
     numbers = [i for i in shuffled if type(leaves[i]) in (int, float)][:TRIED]
     arrays = [i for i in shuffled if isinstance(leaves[i], Tensor | np.ndarray)]
     for i in [*numbers, *(i for i in arrays if leaves[i].dtype != object)]:
         leaf = leaves[i]
-        for at in torch.randperm(torch.as_tensor(leaf).numel())[:TRIED].tolist():
+        some = torch.randperm(torch.as_tensor(leaf).numel())[:TRIED].tolist()
+        for at in [slice(None), *some] if i in arrays else some:
             new = torch.as_tensor(leaf).detach().clone(memory_format=torch.contiguous_format)
             new.view(-1)[at] = new.view(-1)[at] + 1  # True of what is Boolean
             as_before = new if isinstance(leaf, Tensor) else np.asarray(new)
             changed = type(leaf)(new) if i in numbers else as_before
-            yield tree_unflatten([*leaves[:i], changed, *leaves[i + 1 :]], layout)
+            after = [*leaves[:i], changed, *leaves[i + 1 :]]
+            yield at == slice(None), tree_unflatten(after, layout)

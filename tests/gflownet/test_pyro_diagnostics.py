@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
@@ -537,6 +539,21 @@ def test_models_that_take_observed_values_from_elsewhere_are_refused(name: str) 
         simulation_based_calibration(of, lambda *_: None, *args, simulations=2)
 
 
+@pytest.mark.parametrize(
+    ("y", "value"), [(SERIES.tolist(), torch.tensor), (SERIES, lambda y: y / 2)]
+)
+@pytest.mark.parametrize("args", [(), (6,), (torch.ones(6),)])
+def test_observed_values_made_of_no_argument_are_refused(y: Any, value: Any, args: Any) -> None:
+    """The draws would have no effect, and the exact guide of the slope would fail."""
+
+    def held(*_: Any) -> None:
+        fed(y, value)
+
+    for run in (partial(simulation_based_calibration, simulations=2), Sleep().loss):
+        with pytest.raises(ValueError, match=r"'y_0', .* makes anew of no argument"):
+            run(held, exact_guide, *args)
+
+
 def test_what_is_drawn_stands_where_it_is_observed_for_as_long_as_it_is_simulated() -> None:
     """`prev = y[t]` is then what `pyro.sample` returns; of vectors, numbers and states."""
     y = SERIES.clone()
@@ -573,6 +590,34 @@ def test_what_is_drawn_stands_where_it_is_observed_for_as_long_as_it_is_simulate
     assert torch.equal(y, SERIES)
 
 
+def test_data_are_never_written(tmp_path: Path) -> None:
+    """In a process of its own: a write into memory that is mapped to be read ends it."""
+    np.save(tmp_path / "y.npy", SERIES.numpy())
+    program = """
+import sys, warnings
+import numpy as np, pyro, pyro.distributions as dist, torch
+from plot_attractors.gflownet import Sleep, simulation_based_calibration
+
+def model(y, x):
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    for t in range(1, len(y)):
+        pyro.sample(f"y_{t}", dist.Normal(a * x[t - 1], 1.0), obs=y[t])
+
+def guide(*y):
+    now, before = torch.stack(y[1:]), torch.stack(y[:-1])
+    precision = 1 + before.square().sum() + first**2
+    mean = ((now * before).sum() + first * y[0]) / precision
+    pyro.sample("a", dist.Normal(mean, precision**-0.5))
+
+warnings.simplefilter("ignore")
+y = torch.from_numpy(np.load(sys.argv[1], mmap_mode="r"))
+first = y[0]
+Sleep().loss(model, guide, y, y)  # which share memory
+assert simulation_based_calibration(model, guide, y, y, simulations=20)["calibrated"].all()
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "y.npy"], check=True)
+
+
 def by_columns(data: Tensor) -> None:
     b = pyro.sample("b", dist.Normal(torch.zeros(2), 1.0).to_event(1))
     with pyro.plate("n", len(data)):
@@ -607,6 +652,7 @@ def regression(x: Tensor, y: Tensor, scale: float) -> None:
     ("of", "args"),
     [
         (drawn_on, (SERIES,)),
+        (partial(fed, SERIES), ()),
         (drawn_on, (SERIES.tolist(),)),
         (partial(states, drawn=True), (torch.zeros(6, dtype=torch.long),)),
         (by_columns, (torch.zeros(5, 3),)),
