@@ -417,7 +417,9 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
-        self.vectorize_particles = self._asked
+        self.vectorize_particles, learns = self._asked, torch.is_grad_enabled()
+        with side_run(), torch.set_grad_enabled(learns):  # by which Deltas show parameters
+            programs.require_jacobian()
         if self._asked is False:
             return
         with side_run():

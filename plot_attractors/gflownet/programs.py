@@ -350,6 +350,46 @@ class Programs(NamedTuple):
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
+    def require_jacobian(self) -> None:
+        """ValueError where Deltas of the guide follow from its other sites without the density of
+        that; rounding may hide it at a draw, not at three.
+        """
+        if not any(self._has_jacobian() for _ in range(3)):
+            raise ValueError(
+                "The guide gives sites as Deltas of its other sites without the density of that: "
+                "give each log_density=, minus the logarithm of the Jacobian, as automatic guides "
+                "do."
+            )
+
+    def _has_jacobian(self) -> bool:
+        """By automatic differentiation at a draw, in the coordinates of `biject_to`."""
+        values = self.redraw({})
+        in_model, in_guide = (latent_sites(trace) for trace in self.score(values))
+        own = [values[name] for name in in_guide.keys() - in_model.keys()]
+        if not own:
+            return True
+        try:
+            with torch.enable_grad():
+                own = [value.requires_grad_() for value in own]
+                trace: Any = poutine.trace(FixedValues(values)(self.guide)).get_trace()
+                points = {k: _base(v) for k, v in latent_sites(trace).items() if is_point(v)}
+                bijections = {k: biject_to(in_model[k]["fn"].support) for k in points}
+                free = {k: bijections[k].inv(point.v) for k, point in points.items()}
+                numbers = torch.cat([v.flatten() for v in free.values()]).unbind()
+            total = torch.zeros(())
+            for k, point in points.items():
+                jacobian = bijections[k].log_abs_det_jacobian(free[k], point.v)
+                total = total + point.log_density.sum() + jacobian.sum()
+            before = torch.cat([v.flatten() for v in own]).sort()[0]
+            if not torch.allclose(torch.stack(numbers).sort()[0], before, rtol=1e-3, atol=1e-3):
+                options: Any = {"retain_graph": True, "materialize_grads": True}
+                rows = [torch.autograd.grad(number, own, **options) for number in numbers]
+                matrix = torch.stack([torch.cat([v.flatten() for v in row]) for row in rows])
+                total = total + matrix.slogdet()[1]
+        except RuntimeError:  # of what does not follow from them, or of whole numbers
+            return False
+        return not bool(total.isfinite()) or abs(float(total)) < 0.01 * len(numbers)
+
     def sharing_subsamples(self) -> Programs:
         """Each program on the elements of subsampled plates that the first run draws."""
         shared = SharedSubsamples()

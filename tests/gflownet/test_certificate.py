@@ -385,9 +385,11 @@ def test_seeds_repeat() -> None:
 
 
 def test_a_guide_that_takes_no_data_is_told_so_beside_what_can_be_told() -> None:
+    seen = torch.tensor(1.0)
+
     def model() -> None:
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(1.0))
+        pyro.sample("x", dist.Normal(z, 1.0), obs=seen)
 
     def guide() -> None:
         pyro.sample("z", dist.Normal(0.5, 0.5**0.5))

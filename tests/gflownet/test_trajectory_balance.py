@@ -6,6 +6,7 @@ import gc
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyro
@@ -19,6 +20,7 @@ from pyro.infer.autoguide import (
     AutoMultivariateNormal,
     AutoNormal,
     AutoNormalMessenger,
+    AutoStructured,
 )
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
@@ -352,6 +354,12 @@ def auxiliary_guide() -> None:
     pyro.sample("z", dist.Normal(a, 1.0))
 
 
+def doubled_guide(log_density: float = 0.0) -> None:
+    """log Z by its weights is −2.96 for −2.27."""
+    u = pyro.sample("u", dist.Normal(0.5, 0.3), infer={"is_auxiliary": True})
+    pyro.sample("z", dist.Delta(2 * u, torch.full_like(u, log_density)))
+
+
 def improper_model() -> None:
     z = pyro.sample("z", dist.ImproperUniform(dist.constraints.real, (), ()))
     pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(0.0))
@@ -388,6 +396,7 @@ OUTSIDE = {"batch_plate": "data", "log_z": 0.0}
         (gaussian_model, no_sites, {}, "The model samples 'z' and the guide does not"),
         (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
         (gaussian_model, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
+        (gaussian_model, doubled_guide, {}, "as Deltas .* without the density of that"),
         (improper_model, gaussian_guide, {}, "'z' of the model has an improper prior"),
         (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
@@ -406,6 +415,20 @@ def test_mistakes_in_programs(
     loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
     with pytest.raises(ValueError, match=message):
         loss.loss_and_grads(model, guide)
+
+
+def test_deltas_with_the_density_of_what_they_follow_from() -> None:
+    def scaled() -> None:
+        pyro.sample("z", dist.Normal(1.0, 0.6))
+
+    doubled = partial(doubled_guide, -math.log(2))
+    weights = []
+    for guide in (doubled, scaled):
+        torch.manual_seed(0)
+        weights.append(VarGrad(5, vectorize_particles=False).log_weights(gaussian_model, guide))
+    torch.testing.assert_close(*weights)
+    structured = AutoStructured(gaussian_model, conditionals="normal", dependencies="linear")
+    assert VarGrad(5).log_weights(gaussian_model, structured).isfinite().all()
 
 
 @pytest.mark.parametrize("nesting", [1, 3])
