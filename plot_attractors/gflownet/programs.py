@@ -388,7 +388,7 @@ class Programs(NamedTuple):
                 total = total + matrix.slogdet()[1]
         except RuntimeError:  # of what does not follow from them, or of whole numbers
             return False
-        return not bool(total.isfinite()) or abs(float(total)) < 0.01 * len(numbers)
+        return not bool(total.isfinite()) or float(total.detach().abs()) < 0.01 * len(numbers)
 
     def sharing_subsamples(self) -> Programs:
         """Each program on the elements of subsampled plates that the first run draws."""
