@@ -277,25 +277,12 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
             "add these sites to the guide, or observe them in the model."
         )
     extra = in_guide.keys() - in_model.keys()
-    marked = all(in_guide[name]["infer"].get("is_auxiliary") for name in extra)
-    if extra and not (marked and _determine(extra, in_model, in_guide)):
+    if not all(in_guide[name]["infer"].get("is_auxiliary") for name in extra):
         raise ValueError(
             f"The guide samples {quoted(extra)}, no latent site of the model, nor what one of it "
             "follows from, as in an automatic guide: the density of the others is an integral over "
             "them then. Remove these sites from the guide."
         )
-
-
-def _determine(extra: set[str], in_model: dict[str, Site], in_guide: dict[str, Site]) -> bool:
-    """Whether sites of a guide are the model's in other coordinates: as many free numbers as the
-    Deltas that follow from them have.
-    """
-    points = [name for name in in_model if is_point(in_guide[name])]
-    try:
-        free = [biject_to(in_model[k]["fn"].support).inv(in_guide[k]["value"]) for k in points]
-    except NotImplementedError:
-        return False
-    return sum(v.numel() for v in free) == sum(in_guide[k]["value"].numel() for k in extra)
 
 
 class Programs(NamedTuple):
@@ -351,14 +338,15 @@ class Programs(NamedTuple):
         return model_trace
 
     def require_jacobian(self) -> None:
-        """ValueError where Deltas of the guide follow from its other sites without the density of
-        that; rounding may hide it at a draw, not at three.
+        """ValueError where the guide has sites that the model has not, and Deltas do not follow
+        from them with the density of that; rounding may hide it at a draw, not at three.
         """
         if not any(self._has_jacobian() for _ in range(3)):
             raise ValueError(
-                "The guide gives sites as Deltas of its other sites without the density of that: "
-                "give each log_density=, minus the logarithm of the Jacobian, as automatic guides "
-                "do."
+                "The guide has auxiliary sites, and the model's sites are no Deltas that follow "
+                "from them with the density of that, as in an automatic guide: log q is an "
+                "integral over them then. Remove these sites from the guide, or give each Delta "
+                "its log_density=, minus the logarithm of the Jacobian."
             )
 
     def _has_jacobian(self) -> bool:
@@ -372,7 +360,8 @@ class Programs(NamedTuple):
             with torch.enable_grad():
                 own = [value.requires_grad_() for value in own]
                 trace: Any = poutine.trace(FixedValues(values)(self.guide)).get_trace()
-                points = {k: _base(v) for k, v in latent_sites(trace).items() if is_point(v)}
+                sites = latent_sites(trace)
+                points = {k: _base(sites[k]) for k in in_model if is_point(sites[k])}
                 bijections = {k: biject_to(in_model[k]["fn"].support) for k in points}
                 free = {k: bijections[k].inv(point.v) for k, point in points.items()}
                 numbers = torch.cat([v.flatten() for v in free.values()]).unbind()
@@ -386,7 +375,7 @@ class Programs(NamedTuple):
                 rows = [torch.autograd.grad(number, own, **options) for number in numbers]
                 matrix = torch.stack([torch.cat([v.flatten() for v in row]) for row in rows])
                 total = total + matrix.slogdet()[1]
-        except RuntimeError:  # of what does not follow from them, or of whole numbers
+        except (RuntimeError, ValueError):  # of what does not follow from them, of whole numbers
             return False
         return not bool(total.isfinite()) or float(total.detach().abs()) < 0.01 * len(numbers)
 

@@ -396,7 +396,7 @@ OUTSIDE = {"batch_plate": "data", "log_z": 0.0}
         (gaussian_model, no_sites, {}, "The model samples 'z' and the guide does not"),
         (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
         (gaussian_model, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
-        (gaussian_model, doubled_guide, {}, "as Deltas .* without the density of that"),
+        (gaussian_model, doubled_guide, {}, "no Deltas that follow from them with the density"),
         (improper_model, gaussian_guide, {}, "'z' of the model has an improper prior"),
         (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
