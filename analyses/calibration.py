@@ -516,7 +516,7 @@ def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> Non
         note(axes, f"extrapolated {value:.3f} ± {error:.3f}", top=0.8, fontsize=9)
     for name, what, top in (
         ("tv_brownian", "Brownian motion", 0.72),
-        ("tv_encoder", "noise", 0.64),
+        ("tv_encoder", "encoder noise", 0.64),
     ):
         if not np.isnan(tv := here["value"].get(f"{name}_extrapolated", np.nan)):
             note(axes, f"{what} {tv:.3f}", top=top, color=GREY, fontsize=9)
