@@ -24,7 +24,6 @@ from plot_attractors.measures.disentanglement import (
     mutual_information_gap,
     symbol_disentanglement,
 )
-from plot_attractors.measures.matching import Matching, concept_best_matching
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -75,62 +74,21 @@ MEASURES = {  # and their units
     "mutual_information_gap": "",
     "posdis": "",
     "bosdis": "",
-    "concept_best_matching": "",
 }
 # whether a greater value is a better one
-TESTED = np.array([True, False, False, True, True, True, True])
+TESTED = np.array([True, False, False, True, True, True])
 
 
-def _evaluate(corpus: Corpus, concepts: Corpus) -> tuple[np.ndarray, list[str]]:
-    """The values of all measures, and why they are NaN; `concepts` as of `spelled`."""
+def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
+    """The values of all measures, and why they are NaN."""
     lengths = description_length.of_features(corpus.sentences, corpus.meaning, corpus.kinds)
     gaps = (
         mutual_information_gap(corpus.symbols, corpus.meaning, corpus.kinds),
         symbol_disentanglement(corpus.symbols, corpus.meaning, corpus.kinds),
         symbol_disentanglement(corpus.tokens, corpus.meaning, corpus.kinds),
     )
-    matching = translation(corpus, concepts)
-    values = [*lengths[:3], *(gap.value for gap in gaps), matching.value]
-    return np.array(values), [lengths.reason] * 3 + [part.reason for part in (*gaps, matching)]
-
-
-def translation(corpus: Corpus, concepts: Corpus) -> Matching:
-    """Tokens matched with values of features, which are the tokens of `concepts`, one to one."""
-    length = (corpus.symbols > 0).sum(1)
-    return concept_best_matching(corpus.tokens, concepts.tokens, length)
-
-
-def _translations(corpus: Corpus) -> pd.DataFrame:
-    """A row for each token that is matched, the most frequent first."""
-    concepts = spelled(corpus)
-    matching = translation(corpus, concepts)
-    outcomes = _outcomes(corpus, concepts)
-    of = corpus.tokens.sum(0)[matching.tokens], concepts.tokens.sum(0)[matching.concepts]
-    return pd.DataFrame({
-        "token": [corpus.writing.names[k] for k in matching.tokens],
-        "concept": [outcomes[k] for k in matching.concepts],
-        "together": matching.together.astype(int),
-        "of_token": matching.together / of[0], "of_concept": matching.together / of[1],
-    }).sort_values("together", ascending=False, kind="stable")  # fmt: skip
-
-
-def _outcomes(corpus: Corpus, concepts: Corpus) -> list[str]:
-    """What the tokens of `concepts`, as of `spelled`, are called: feature=value; of numbers, a bin.
-
-    Only values that occur have a token.
-    """
-    names = []
-    for j, feature in enumerate(corpus.features):
-        for k in range(1, concepts.writing.groups[j] + 1):
-            values = corpus.meaning[concepts.symbols[:, j] == k, j]
-            if not len(values):  # no input has a value
-                names.append(feature.name)
-                continue
-            low, high = values.min(), values.max()
-            number = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-            value = feature.outcomes[int(low)] if feature.categorical else number
-            names.append(f"{feature.name}={value}")
-    return names
+    values = [*lengths[:3], *(gap.value for gap in gaps)]
+    return np.array(values), [lengths.reason] * 3 + [gap.reason for gap in gaps]
 
 
 def statistics(corpus: Corpus) -> pd.DataFrame:
@@ -167,10 +125,9 @@ def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
         sentences = corpus.writing.one_hot(symbols)
         tokens = corpus.writing.bag(symbols)
         other = corpus._replace(sentences=sentences, symbols=symbols, tokens=tokens)
-        return _evaluate(other, concepts)[0]
+        return _evaluate(other)[0]
 
-    concepts = spelled(corpus)
-    value, reason = _evaluate(corpus, concepts)
+    value, reason = _evaluate(corpus)
     given = shuffled, corpus.symbols, corpus.meaning
     null = shuffled_null(*given, sizes.permutations, seed)
     holistic = shuffled_null(*given, sizes.meaning_permutations, seed, shuffle="meanings")
@@ -179,7 +136,7 @@ def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
         "p_value": np.where(TESTED, null.p_value, np.nan),
         "holistic_mean": holistic.mean, "holistic_sd": holistic.sd,
         "holistic_p_value": np.where(TESTED, holistic.p_value, np.nan),
-        "spelled": _evaluate(concepts, concepts)[0],
+        "spelled": _evaluate(spelled(corpus))[0],
     }  # fmt: skip
     table = pd.DataFrame({"measure": list(MEASURES), "unit": MEASURES.values(), "value": value})
     for name, column in columns.items():
@@ -223,13 +180,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``summary.csv``: ``measure``: ``language_compositionality``, and the code lengths of features
       ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input;
       ``mutual_information_gap``, of groups of tokens or positions, and features; ``posdis`` and
-      ``bosdis``, of the same and of tokens; ``concept_best_matching``, of tokens and values of
-      features (numbers by their bin of ten). ``null_…``: of languages whose sentences are
+      ``bosdis``, of the same and of tokens. ``null_…``: of languages whose sentences are
       shuffled over inputs; ``holistic_…``: over meanings; ``p_value``: that shuffled ones are as
       great; ``spelled``: of the language that spells the features out, a ceiling; ``n``: distinct
       inputs; ``reason``: why the value is missing.
-    - ``translation.csv`` (token, concept, together, of_token, of_concept): which token stands for
-      which value in that matching; in how many inputs both stand, and which shares that is;
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -241,10 +195,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     table = pd.concat(
         [measures(corpus, config).assign(split=split) for split, corpus in splits.items()]
     )
-    translated = [_translations(one).assign(split=split) for split, one in splits.items()]
     return {
         "summary.csv": table[list(COLUMNS)],
-        "translation.csv": pd.concat(translated),
         "corpus.csv": corpora.to_table(splits),
     }
 

@@ -283,9 +283,6 @@ METRICS: dict[str, Metric] = {
                   "(I₁ − I₂) / H(symbol), the two greatest I(symbol; feature), mean over positions "
                   "or groups"),
         _language("bosdis", "bag-of-symbols disentanglement", "posdis of which tokens occur"),
-        _language("concept_best_matching", "concept best matching (CBM)",
-                  "share of sentences and meanings that the best one-to-one matching of tokens and "
-                  "values of features covers"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "

@@ -121,17 +121,3 @@ def test_sentences_alone_are_counted(tmp_path: Path) -> None:
     assert values["sentences"] == values["distinct_sentences"] == 3
     assert values["token_entropy"] == pytest.approx(-(0.6 * np.log2(0.6) + 0.4 * np.log2(0.4)))
     assert values["next_token_entropy"] == 0  # each token has one that follows it
-
-
-def test_translations_name_the_values_that_occur(tmp_path: Path) -> None:
-    """Of four outcomes two occur, and a number has a value, or a range where there are many."""
-    n = 40
-    code = np.arange(n) % 2
-    feature = Feature("colour", ("black", "red", "green", "blue"))
-    meaning = np.stack([np.where(code == 1, 3.0, 1.0), np.arange(n) / 4], -1)
-    writing = Writing(("A", "B"), (2,))
-    corpus = make(writing, code[:, None] + 1, meaning, [feature, Feature("size")])
-    table = language_measures._translations(corpus).set_index("token")["concept"]
-    assert table.to_dict() == {"A": "colour=red", "B": "colour=blue"}
-    names = language_measures._outcomes(corpus, language_measures.spelled(corpus))
-    assert names[2:4] == ["size=0 to 0.75", "size=1 to 1.75"]
