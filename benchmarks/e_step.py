@@ -36,12 +36,12 @@ from plot_attractors.runs.run import programs
 
 calibration = registry.load("analyses", "calibration")
 trajectories = registry.load("analyses", "trajectories")
-SIZES = calibration.Config(64, 256, 512, 16, 128)
+SIZES = calibration.Config(64, 256, 512, 16)
 TRAJECTORIES = 32  # of each input, whose settling is measured
 NO_OTHER = {"pretrain": 0, "warm_up": 0, "cycles": 0}
 FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
 SMALL = {
-    "SIZES": calibration.Config(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
+    "SIZES": calibration.Config(4, 8, 8, 2), "TRAJECTORIES": 2, "run": "pretrained:hbv",
     "updates": 4, "name": "small",
 }  # fmt: skip
 
