@@ -86,7 +86,7 @@ class LogRatios:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     elements: tuple[dict[str, Elements], dict[str, Elements]] | None = None
-    acting: Callable[[], frozenset[str]] = frozenset
+    acting: Callable[[], frozenset[str]] = field(default_factory=lambda: frozenset)
 
     @cached_property
     def of_model(self) -> Tensor:
