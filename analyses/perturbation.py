@@ -155,11 +155,11 @@ def _perturb(
 
     moved, same, anywhere = distances(perturbed_trajectories(model, put, start.embedding))
     _, same_before, anywhere_before = distances(put)
-    recovered = (same < radius(model)).sum()
-    low, high = binomial_interval(recovered, len(put))
+    back = radius(model)
+    low, high = binomial_interval((same < back).sum(), len(put))
 
     def within(distance: Tensor) -> float:
-        return float((distance < radius(model)).double().mean())
+        return float((distance < back).double().mean())
 
     return {
         "norm": float(norm.median()),
