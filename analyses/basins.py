@@ -20,12 +20,11 @@ from torch import Tensor
 
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.sampling import (
-    is_listed,
     noise_radius,
-    require_listed,
     sentences_in_use,
     used_axes,
 )
+from plot_attractors.analysis.shape import LISTED, PLANE, Needs
 from plot_attractors.analysis.style import (
     BLUE,
     CRIMSON,
@@ -79,9 +78,9 @@ class Config:
     pixels: Size = 360  # sides of the pictures
 
 
-def applies(run: Run) -> bool:
-    """Whether sentences can be listed, and the dynamics have fixed points."""
-    return is_listed(run.model) and not unfit(run.model)
+NEEDS = LISTED & PLANE & Needs(
+    "forward dynamics that do not see the input", lambda run: not run.model.input_dependent
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -115,15 +114,6 @@ class SentencesInUse(NamedTuple):
         rows = rows[torch.randperm(len(rows))[:MOST_SENTENCES].sort().values]
         probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
         return cls(rows, model.embeddings()[rows], probability[rows])
-
-
-def unfit(model: AttractorModel) -> str:
-    """Why fixed points of this model make no sense; empty where they do."""
-    if model.latent < 2:
-        return f"the latent space has {model.latent} dimension, and a landscape needs two"
-    if model.input_dependent:
-        return "the forward dynamics see the input, so that every input has fixed points of its own"
-    return ""
 
 
 def gaussian_like(points: Tensor, n: int) -> Tensor:
@@ -408,9 +398,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError where sentences cannot be listed, for one latent dimension, and for dynamics
     that see the input. Source: the paper's claim that attractors sit at sentence embeddings.
     """
-    model = require_listed(run.model)
-    if reason := unfit(model):
-        raise ValueError(f"{reason}: leave this analysis out")
+    model = run.model
     sentences = SentencesInUse.of(model, run.data.batch(USE_INPUTS).x)
     encoding = model.encode(run.data.batch(config.inputs).x)
     z = model.trajectories(encoding.z0)
@@ -582,7 +570,7 @@ def _draw_sentences(axes: Axes, stable: pd.DataFrame) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """The landscape, and the fixed points."""
     points = draw_fixed_points(tables["fixed_points.csv"], tables["controls.npz"]["distance"])
     return {"landscape": draw_landscape(tables["landscape.npz"]), "fixed_points": points}

@@ -31,12 +31,11 @@ from plot_attractors.analysis.responses import (
     simulate,
 )
 from plot_attractors.analysis.sampling import (
-    has_attractors,
     nearest_sentence,
     noise_radius,
     random_directions,
-    require_attractors,
 )
+from plot_attractors.analysis.shape import ATTRACTORS, CATEGORIES
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, PURPLE, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import bootstrap, resample
@@ -78,10 +77,7 @@ class Config(DecoderTraining):
     draws: Size = 128  # trajectories of each; an eighth of them for each noise, start and push
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, and its data knows a categorical feature."""
-    features = getattr(run.data, "features", ())
-    return has_attractors(run) and any(f.categorical for f in features)
+NEEDS = ATTRACTORS & CATEGORIES
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -125,7 +121,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     Raises ValueError where the model has no attractors or the data no such feature.
     """
-    model = require_attractors(run.model)
+    model = run.model
     batch = run.data.batch(config.inputs)
     e = model.encode(batch.x)
     names = [f.name for f in getattr(run.data, "features", ()) if f.categorical]
@@ -503,7 +499,7 @@ def _rank(inputs: pd.DataFrame, a: str, b: str) -> float:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """Times, and what moves choices and times."""
     return {"times": draw_times(tables), "effects": draw_effects(tables)}
 

@@ -44,16 +44,15 @@ from plot_attractors.analysis.sampling import (
     LENGTHS,
     exact_draws,
     exact_states,
-    has_attractors,
     is_listed,
     nearest_sentence,
     noise_radius,
     path_log_weight,
-    require_attractors,
     sentence_distribution,
     states_at,
     used_axes,
 )
+from plot_attractors.analysis.shape import ATTRACTORS
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
@@ -97,7 +96,7 @@ CAPTIONS = {
 }
 
 
-applies = has_attractors
+NEEDS = ATTRACTORS
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -420,7 +419,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: no attractor model.
     """
-    model = require_attractors(run.model)
+    model = run.model
     summary, inputs, pairs = [], [], {}
     for split in run.data.splits:
         result = calibrate(model, run.data, split, config)
@@ -447,7 +446,7 @@ LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``calibration`` from ``summary.csv``, ``inputs.csv`` and ``pairs.npz``.
 
     A row of probabilities and one of distances for each split; more than two splits two by two.

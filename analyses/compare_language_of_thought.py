@@ -31,6 +31,7 @@ from plot_attractors.analysis.language_of_thought_scores import (
 )
 from plot_attractors.analysis.parts import error, write
 from plot_attractors.analysis.sampling import number_rows
+from plot_attractors.analysis.shape import DESCRIBED, Needs
 from plot_attractors.analysis.style import (
     BLUE,
     CRIMSON,
@@ -117,9 +118,9 @@ class Config(probes.DecoderTraining):
     grammar: str = ""
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model samples sentences of hierarchical binary vectors."""
-    return probes.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
+NEEDS = DESCRIBED & Needs(
+    "hierarchical binary vectors", lambda run: isinstance(run.data, HierarchicalBinaryVectors)
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ COLUMNS = {
 
 def require_tree(run: Run) -> HierarchicalBinaryVectors:
     """The run's data, or a ValueError where its model samples no sentences or it is no tree."""
-    _, data = probes.require_described(run)
+    data = run.data
     if not isinstance(data, HierarchicalBinaryVectors):
         raise ValueError(
             "this analysis needs hierarchical binary vectors, whose grammars are known, "
@@ -410,7 +411,7 @@ MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s", OWN: "v"}
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("mass", ["#FFFFFF", LIGHT_BLUE, BLUE, "#00233A"])
 
 
-def draw(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw_figure(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Of one split, from ``summary.csv``, ``specificity.csv``, ``translations.csv`` and
     ``examples.csv``.
     """
@@ -592,7 +593,8 @@ def _draw_share(axes: Axes, distance: pd.Series, usage: pd.Series, **options: An
     axes.step([x[0], *x], [0, *share], where="post", **options)
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """A figure for each split, ``compare`` for training inputs."""
     splits = tables["summary.csv"]["split"].unique()
-    return {"compare" if split == "train" else split: draw(split, tables) for split in splits}
+    names = {split: "compare" if split == "train" else split for split in splits}
+    return {name: draw_figure(split, tables) for split, name in names.items()}

@@ -17,17 +17,15 @@ from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.sampling import (
     number_rows,
     numbered_rows,
-    refuse_inputs,
     row_names,
-    shows_bits,
 )
+from plot_attractors.analysis.shape import SENTENCES_OF_BITS, Needs
 from plot_attractors.analysis.style import BLUE, GREY, ORANGE, plain
 from plot_attractors.data import BinaryTable
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.grammar import EMPTY
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.divergence import jensen_shannon
-from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run, registry
 
@@ -56,9 +54,7 @@ class Config:
     disjunctions: bool = False  # expressions with ∨, too, not conjunctions alone
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model samples sentences of a table and decodes them as Bernoulli."""
-    return isinstance(run.data, BinaryTable) and decodes_sentences(run.model) and shows_bits(run)
+NEEDS = SENTENCES_OF_BITS & Needs("a table", lambda run: isinstance(run.data, BinaryTable))
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -121,8 +117,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       expression whose answer is nearest to what it is decoded to; residual: that divergence, mean
       over columns; dealt: the same of a sentence made of columns of other ones, each its own.
     """
-    if not applies(run):
-        refuse_inputs(run, "bits of a table, decoded as Bernoulli from sentences")
     grammar = _grammar(run.data, config.disjunctions)
     model, data = run.model, run.data
     assert isinstance(data, BinaryTable)
@@ -199,7 +193,7 @@ def _grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
 MOST_COLUMNS, MOST_SENTENCES = 40, 18
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``table``, of training rows."""
     summary, translations = tables["summary.csv"], tables["translations.csv"]
     rows = summary[(summary["split"] == "train") & (summary["column"] != "all")]

@@ -18,6 +18,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.probes import Prediction
+from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.analysis.style import BLUE, GREY, RED
 from plot_attractors.data import Channels, Feature, Labelled
 from plot_attractors.language import Language
@@ -63,7 +64,7 @@ class Config(probes.DecoderTraining):
     shuffles: Count = 20  # languages with exchanged meanings
 
 
-applies = probes.is_described
+NEEDS = DESCRIBED
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
-    model, data = probes.require_described(run)
+    model, data = run.model, run.data
     language, features, channels = model.language, data.features, Channels(data.features)
     pair = probes.feature_decoders(run, config)
     known = run.data.batch(config.decoder_inputs)
@@ -315,7 +316,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
 
 
-def draw(table: pd.DataFrame) -> Figure:
+def draw_figure(table: pd.DataFrame) -> Figure:
     """From ``summary.csv``: accuracy and RMSE of each source."""
     handles: list[Any] = [
         Patch(color=colour, label=f"{source} sentence") for source, (_, colour) in BARS.items()
@@ -349,6 +350,6 @@ def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
     axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **guess)
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """The figure ``composition``."""
-    return {"composition": draw(tables["summary.csv"])}
+    return {"composition": draw_figure(tables["summary.csv"])}

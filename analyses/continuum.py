@@ -29,12 +29,10 @@ from plot_attractors.analysis.sampling import (
     IMAGES,
     NUMBERS,
     REAL,
-    has_attractors,
     kind_of_inputs,
     nearest_sentence,
-    refuse_inputs,
-    require_attractors,
 )
+from plot_attractors.analysis.shape import ATTRACTORS, CATEGORIES, needs_inputs
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
@@ -71,12 +69,7 @@ class Config:
     orders: Size = 8  # orders in which bits of a become those of b
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, its data knows a categorical feature, and inputs are
-    decoded as numbers with a mean.
-    """
-    known = any(f.categorical for f in getattr(run.data, "features", ()))
-    return has_attractors(run) and known and kind_of_inputs(run) in (BITS, REAL, NUMBERS, IMAGES)
+NEEDS = ATTRACTORS & CATEGORIES & needs_inputs(BITS, REAL, NUMBERS, IMAGES)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -110,9 +103,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError where the ends are not two, or are equal.
     """
-    model = require_attractors(run.model)
-    if kind_of_inputs(run) not in (BITS, REAL, NUMBERS, IMAGES):
-        refuse_inputs(run, "inputs that are decoded as numbers with a mean")
+    model = run.model
     ends = find_ends(run, config.between)
     x = morphs(run, ends.x, config.points, config.orders)  # (points, orders, …)
     points, orders = x.shape[:2]
@@ -389,7 +380,7 @@ def crossing(x: np.ndarray, p: np.ndarray, level: float) -> float:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """The continuum, its identification, times, discrimination and trace."""
     figure = Figure(figsize=(12, 8), layout="constrained")
     grid = figure.add_gridspec(3, 2, height_ratios=(0.5, 1, 1))

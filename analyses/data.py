@@ -24,6 +24,7 @@ from plot_attractors.analysis.parts import (
     name_columns,
     whole_numbers,
 )
+from plot_attractors.analysis.shape import Needs
 from plot_attractors.analysis.style import BLUE, GREY, ORANGE, RED, add_scale, plain
 from plot_attractors.data import BinaryTable, Feature, HierarchicalBinaryVectors, ImageSet, Vectors
 from plot_attractors.data.dsprites import (
@@ -89,9 +90,10 @@ class Config:
     swatches: Size = 48  # images of each colour whose noise is drawn
 
 
-def applies(run: Run) -> bool:
-    """Whether the data are hierarchical binary vectors, a table, sprites, images or vectors."""
-    return isinstance(run.data, tuple(TABLES))
+NEEDS = Needs(
+    "hierarchical binary vectors, a table, sprites, images or vectors",
+    lambda run: isinstance(run.data, tuple(TABLES)),
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -312,7 +314,7 @@ SPRITES = {  # rows, title
 }
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``data``, ``table``, ``vectors``, ``sprites`` or ``images``, by which arrays there
     are.
     """

@@ -18,6 +18,7 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
+from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
 from plot_attractors.data import HierarchicalBinaryVectors, Labelled
 from plot_attractors.measures.bootstrap import bootstrap, resample, root
@@ -55,7 +56,7 @@ class Config(probes.DecoderTraining):
     inputs: Size = 2000  # of each split
 
 
-applies = probes.is_described
+NEEDS = DESCRIBED
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy counts
       "none", the path has ended above this level, as an outcome like the others.
     """
-    model, data = probes.require_described(run)
+    model, data = run.model, run.data
     pair = probes.feature_decoders(run, config)
     learned = run.data.batch(config.decoder_inputs)
     trained_on = data.feature_values(learned)
@@ -167,7 +168,7 @@ STYLES = {
 }
 
 
-def draw(table: pd.DataFrame) -> Figure:
+def draw_figure(table: pd.DataFrame) -> Figure:
     """From ``summary.csv``: accuracy, and RMSE."""
     panels = by_kind(table[~table["feature"].str.startswith("mean of ")])
     used = {source: STYLES[source] for source in STYLES if (table["source"] == source).any()}
@@ -222,6 +223,6 @@ def _marker(marker: str) -> dict[str, Any]:
     return {"marker": marker} | size
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """The figure ``decodability``."""
-    return {"decodability": draw(tables["summary.csv"])}
+    return {"decodability": draw_figure(tables["summary.csv"])}

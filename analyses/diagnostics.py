@@ -16,9 +16,9 @@ from plot_attractors.analysis.arviz import sample_runs
 from plot_attractors.analysis.diagnostics import label_free, predictive_checks
 from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.sampling import has_likelihood, shows_bits
+from plot_attractors.analysis.shape import ATTRACTORS, Needs
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 from plot_attractors.measures.information_loss import ecdf_difference
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.pareto import MOST_K, psis
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
@@ -50,11 +50,7 @@ class Config:
     wide_inputs: Size = 1000  # with one draw each, so that losses are independent
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has trajectories and path weights, and inputs a probability in what
-    it decodes.
-    """
-    return isinstance(run.model, AttractorModel) and has_likelihood(run)
+NEEDS = ATTRACTORS & Needs("inputs with a probability in what is decoded", has_likelihood)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``diagnostics``: three panels of bits, one of others, which have no ``ones.npz``."""
     bits = "ones.npz" in tables
     figure = Figure(figsize=(12 if bits else 5, 4), layout="constrained")

@@ -18,6 +18,7 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.sampling import exact_states, is_listed
+from plot_attractors.analysis.shape import DESCRIBED, Needs
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE, RED
 from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors
 from plot_attractors.measures.diversity import diversity
@@ -58,9 +59,9 @@ class Config(probes.DecoderTraining):
     draws: Size = 256  # sentences of each input, N
 
 
-def applies(run: Run) -> bool:
-    """Whether the model has sentences, and a feature of the inputs is known that can vary."""
-    return probes.is_described(run) and any(map(varies, run.data.features))
+NEEDS = DESCRIBED & Needs(
+    "a label with more than one value", lambda run: any(map(varies, run.data.features))
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -136,9 +137,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: the model has no sentences, or no feature is known that can vary.
     """
-    _, described = probes.require_described(run)
-    if not any(map(varies, described.features)):
-        raise ValueError("every feature has one value only: leave this analysis out")
     decoder = probes.feature_decoders(run, config)[0]
     rows, curves, entropies = [], [], []
     for split in run.data.splits:
@@ -167,7 +165,7 @@ LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not h
 NOTHING = "−∞: sentences of an input coincide"
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``diversity`` from ``summary.csv``, ``entropies.csv``, ``dependence.csv`` and, where
     there is one, ``paper.csv``.
     """

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
     IMAGES,
-    kind_of_inputs,
-    refuse_inputs,
-    require_attractors,
     search_sentences,
 )
+from plot_attractors.analysis.shape import ATTRACTORS, needs_inputs
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, RED, plain
 from plot_attractors.data import Batch, Feature, Labelled
 from plot_attractors.language import Language
@@ -62,9 +60,7 @@ class Config:
     images: Size = 12  # training images in the figure, and about as many held-out ones together
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, and inputs are images."""
-    return isinstance(run.model, AttractorModel) and kind_of_inputs(run) == IMAGES
+NEEDS = ATTRACTORS & needs_inputs(IMAGES)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -345,9 +341,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError for models without attractors.
     """
-    model, data = require_attractors(run.model), run.data
-    if kind_of_inputs(run) != IMAGES:
-        refuse_inputs(run, "images")
+    model, data = run.model, run.data
     sampled = []
     for split in data.splits:
         batch = data.batch(config.inputs if split == "train" else config.held_out_inputs, split)
@@ -552,7 +546,7 @@ def _place(axes: Axes, image: np.ndarray, x: float, y: float, size: float) -> No
     axes.plot(*corners, color=LIGHT_GREY, linewidth=0.6, zorder=3)
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """The figures ``images`` and ``tokens``."""
     images = draw_images(tables["sentences.csv"], tables["images.npz"])
     tokens = draw_changes(tables["tokens.csv"], tables["changes.npz"])

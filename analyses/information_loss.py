@@ -21,10 +21,9 @@ from plot_attractors.analysis.sampling import (
     exact_states,
     is_listed,
     nearest_sentence,
-    refuse_inputs,
-    shows_bits,
     states_at,
 )
+from plot_attractors.analysis.shape import SENTENCES_OF_BITS
 from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
 from plot_attractors.measures.information_loss import (
     Counts,
@@ -35,7 +34,7 @@ from plot_attractors.measures.information_loss import (
     tabulate,
 )
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.protocols import Reconstructs, decodes_sentences
+from plot_attractors.model.protocols import Reconstructs
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
@@ -73,9 +72,7 @@ class Config:
     line_draws: Size = 32  # trajectories of each of these
 
 
-def applies(run: Run) -> bool:
-    """Whether inputs are bits, decoded as Bernoulli from states, and the model has sentences."""
-    return decodes_sentences(run.model) and shows_bits(run)
+NEEDS = SENTENCES_OF_BITS
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -169,10 +166,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
-    if not applies(run):
-        refuse_inputs(
-            run, "vectors of bits, decoded as Bernoulli by a model that samples sentences"
-        )
     rows, distributions, inputs = [], [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
@@ -212,7 +205,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``information_loss`` from ``summary.csv``, ``distribution.csv`` and ``inputs.csv``."""
     summary = tables["summary.csv"]
     splits, times = list(summary["split"].unique()), list(summary["steps"].unique())

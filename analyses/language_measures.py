@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from plot_attractors.analysis import corpora
 from plot_attractors.analysis.corpora import Corpus, Writing, make
-from plot_attractors.analysis.probes import is_described, require_described
+from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.measures import description_length
 from plot_attractors.measures._arguments import MISSING, feature_matrix
 from plot_attractors.measures._counts import number_values
@@ -42,7 +42,7 @@ CAPTIONS = {
         "system; a triangle, of a language that spells the features out."
     )
 }
-applies = is_described
+NEEDS = DESCRIBED
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
-    model, data = require_described(run)
+    model, data = run.model, run.data
     splits = {
         split: corpora.corpus(model, data, run.data.batch(config.inputs, split))
         for split in run.data.splits
@@ -212,7 +212,7 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = similarity.MARKS | {
 }
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """The figure ``language_measures``, from ``summary.csv``."""
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
+from plot_attractors.analysis.shape import ATTRACTORS, DESCRIBED
 from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
@@ -48,9 +48,7 @@ class Config(probes.DecoderTraining):
     trajectories: Size = 2000  # unperturbed starts
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, and its data has features."""
-    return isinstance(run.model, AttractorModel) and probes.is_described(run)
+NEEDS = ATTRACTORS & DESCRIBED
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -206,8 +204,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError where the model has no attractors, or the data has no features. Source:
     Section *Attractor dynamics*, Fig. *nn_similarity*.
     """
-    model = sampling.require_attractors(run.model)
-    probes.require_described(run)
+    model = run.model
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
     ends = sampling.end_states(model, s, model.embed(s))
@@ -307,7 +304,7 @@ def _draw_pairs(
     axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8.5)
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """A panel for each feature."""
     (ends,) = tables["ends.csv"].to_dict("records")
     return {"neighbours": draw_neighbours(tables["pairs.npz"], tables["summary.csv"], ends)}

@@ -30,7 +30,8 @@ from plot_attractors.analysis.responses import (
     shares,
     simulate,
 )
-from plot_attractors.analysis.sampling import number_rows, require_attractors
+from plot_attractors.analysis.sampling import number_rows
+from plot_attractors.analysis.shape import ATTRACTORS
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
 from plot_attractors.data.columns import read_columns, suggestion
 from plot_attractors.model.reward import gaussian_kl
@@ -60,9 +61,8 @@ class Config(DecoderTraining):
     draws: Size = 128  # trajectories of each input
 
 
-def applies(run: Run) -> bool:
-    """Whether a table of people's data is named, with analyze RUN people --set human=norms.csv"""
-    return False
+NEEDS = ATTRACTORS
+NAMED_ONLY = "a table of people's data: analyze RUN people --set human=norms.csv"
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     Raises ValueError for a table without these columns, or that names other inputs.
     """
-    model = require_attractors(run.model)
+    model = run.model
     people = read_people(run, config.human)
     inputs = named_inputs(run, people.names)
     e = model.encode(inputs.x)
@@ -503,7 +503,7 @@ def _groups(index: pd.Index, group: pd.Series | None) -> np.ndarray:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """Correlations, and those of states over time."""
     table = tables["summary.csv"]
     figure = Figure(figsize=(10, 4), layout="constrained")

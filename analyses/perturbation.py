@@ -34,6 +34,7 @@ from plot_attractors.analysis.sampling import (
     shows_bits,
     used_axes,
 )
+from plot_attractors.analysis.shape import ATTRACTORS
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.critical import critical_perturbation
@@ -70,7 +71,7 @@ class Config:
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
-applies = sampling.has_attractors
+NEEDS = ATTRACTORS
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError for a model without attractors. Source: Section *Attractor dynamics*, Fig.
     *perturbation*.
     """
-    model = sampling.require_attractors(run.model)
+    model = run.model
     tables: dict[str, Any] = {}
     known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
     if known is not None and shows_bits(run):
@@ -370,7 +371,7 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
     return figure
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """Distances by norm, and what is left of meanings."""
     (critical,) = tables["critical.csv"].to_dict("records")
     figures = {"distances": draw_distances(tables["norms.csv"], critical)}

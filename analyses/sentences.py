@@ -20,21 +20,17 @@ from plot_attractors.analysis.sampling import (
     BITS,
     NUMBERS,
     REAL,
-    is_listed,
     kind_of_inputs,
     numbered_rows,
-    refuse_inputs,
-    require_attractors,
-    require_listed,
     row_names,
     sentence_distribution,
     states_at,
 )
+from plot_attractors.analysis.shape import LISTED, needs_inputs
 from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain, tree_layout
 from plot_attractors.data import Batch, BinaryTable, HierarchicalBinaryVectors, Vectors, is_real
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import Estimate, resample
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
@@ -72,19 +68,13 @@ class Config:
     inputs: Size = 2000  # rows of a table
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, sentences can be listed, and inputs are vectors that
-    are decoded as numbers with a mean.
-    """
-    if not isinstance(run.model, AttractorModel):
-        return False
-    return kind_of_inputs(run) in (BITS, REAL, NUMBERS) and is_listed(run.model)
+NEEDS = LISTED & needs_inputs(BITS, REAL, NUMBERS)
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
-LISTED = 10  # sentences of each class in sentences.csv
+TOP = 10  # sentences of each class in sentences.csv
 
 
 class Classes(NamedTuple):
@@ -116,7 +106,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
 
     Raises ValueError for models without attractors, or with too many sentences to list.
     """
-    model = require_listed(run.model)
+    model = run.model
     classes = _classes(run.data, exemplars, inputs)
     language, n = model.language, len(classes.names)
     states = states_at(model, model.encode(classes.x), draws, [model.steps])[0]
@@ -135,7 +125,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     table = pd.DataFrame(of_class)
     tokens = [language.token_name(j) for j in range(language.tokens)]
     each_token = table[["class", "path"]].loc[table.index.repeat(len(tokens))]
-    share, index = sampler.topk(min(LISTED, len(bags)), -1)
+    share, index = sampler.topk(min(TOP, len(bags)), -1)
     listed = index.shape[1]
     s = index.flatten().numpy()
     names = np.array([language.name(s) for s in model.sentences], dtype=object)
@@ -239,7 +229,7 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
       those that hold it; opposite: whose columns speak most against it, of the others. share: mean
       P(token in the sentence | x).
     """
-    model, data = require_listed(run.model), run.data
+    model, data = run.model, run.data
     rows, split = numbered_rows(data, inputs)
     x = data.rows(rows)
     encoding = model.encode(x)
@@ -415,9 +405,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of classes of bits (`measure_classes`), and of a table's rows and columns
     (`measure_rows`).
     """
-    require_attractors(run.model)
-    if kind_of_inputs(run) not in (BITS, REAL, NUMBERS):
-        refuse_inputs(run, "vectors, decoded as numbers with a mean")
     tables = measure_classes(run, config.exemplars, config.draws, config.inputs)
     if isinstance(run.data, BinaryTable | Vectors):
         tables |= measure_rows(run, config.draws, config.inputs)
@@ -575,7 +562,7 @@ def _strongest(chosen: np.ndarray, strength: np.ndarray, most: int) -> np.ndarra
     return np.sort(np.argsort(-greatest, kind="stable")[: min(most, int(chosen.sum()))])
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """Figures of classes of bits, and of a table's columns."""
     figures = {"sentences": draw_classes(tables)}
     if "token_columns.csv" in tables:

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.analysis import corpora
 from plot_attractors.analysis.corpora import Corpus
 from plot_attractors.analysis.parts import error, write
-from plot_attractors.analysis.probes import is_described, require_described
+from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.analysis.style import GREY, SPLIT_COLOURS, add_scale
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.measures.similarity import (
@@ -46,7 +46,7 @@ COLUMNS = (
     "measure split value low high null_mean null_sd p_value holistic_mean holistic_sd "
     "holistic_p_value n pairs reason"
 )
-applies = is_described
+NEEDS = DESCRIBED
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       this distance (binned to `width` where features are continuous), and sentences with as many
       different tokens.
     """
-    model, data = require_described(run)
+    model, data = run.model, run.data
     rows, pairs = [], []
     for split in run.data.splits:
         corpus = corpora.corpus(model, data, run.data.batch(config.inputs, split))
@@ -138,7 +138,7 @@ LEAST_PAIRS = 50  # of a column of the heat map
 WHITE_TO_GREY = LinearSegmentedColormap.from_list("share", ["#FFFFFF", "#555555"])
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """The figure ``similarity``, from ``summary.csv`` and ``pairs.csv``."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])

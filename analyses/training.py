@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from plot_attractors.analysis.shape import Needs
 from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, PURPLE, RED, plain
 from plot_attractors.runs import Run
 
@@ -33,9 +34,7 @@ class Config:
     """There is nothing to set."""
 
 
-def applies(run: Run) -> bool:
-    """Whether anything was recorded of the training."""
-    return not run.metrics().empty
+NEEDS = Needs("a record of the training", lambda run: not run.metrics().empty)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -93,7 +92,7 @@ DECADES = 1.0  # positive curves that span more than this, in powers of ten, get
 LINEAR = {"policy_k_hat"}  # but those, which may be 0 or below
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``training`` from ``summary.csv`` and ``curves.csv``."""
     metrics, phases = tables["curves.csv"], tables["summary.csv"]
     known = {name for names in PANELS.values() for name in names} | {*KEYS}

@@ -29,11 +29,11 @@ from plot_attractors.analysis.sampling import (
     kind_of_inputs,
     nearest_sentence,
     number_sentences,
-    require_attractors,
     row_names,
     sentences_in_use,
     used_axes,
 )
+from plot_attractors.analysis.shape import ATTRACTORS, PLANE
 from plot_attractors.analysis.style import (
     BLUE,
     CRIMSON,
@@ -106,9 +106,7 @@ class Config:
     viewed_held_out: Count = 80  # inputs of each other split there
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors in two or more dimensions."""
-    return isinstance(run.model, AttractorModel) and run.model.latent >= 2
+NEEDS = ATTRACTORS & PLANE
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -448,9 +446,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError for other models than the attractor model, and for one latent dimension.
     Source: the paper's figure of trajectories.
     """
-    model = require_attractors(run.model)
-    if model.latent < 2:
-        raise ValueError("a plane needs two latent dimensions, not one: leave this analysis out")
+    model = run.model
     many = exemplars(run, config.classes, config.exemplars)
     n = len(many.classes)
     one = Batch(*(part[[n // 2] * config.draws] for part in many.inputs))
@@ -582,7 +578,7 @@ def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
     axes.set(xlim=(left, right), ylim=(bottom, top))
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     """The figures ``trajectories`` and ``settling``."""
     planes = tables["planes.npz"]
     return {

@@ -19,10 +19,9 @@ from plot_attractors.analysis.sampling import (
     REAL,
     exact_states,
     is_listed,
-    kind_of_inputs,
-    refuse_inputs,
     states_at,
 )
+from plot_attractors.analysis.shape import Needs, needs_inputs
 from plot_attractors.analysis.style import BLUE, GREY, SPLIT_COLOURS, plain
 from plot_attractors.data import Vectors
 from plot_attractors.measures.bootstrap import resample
@@ -54,10 +53,10 @@ class Config:
     draws: Size = 16  # trajectories of each input
 
 
-def applies(run: Run) -> bool:
-    """Whether inputs are real numbers, decoded as such, and the model has sentences."""
-    decoded = isinstance(run.data, Vectors) and decodes_sentences(run.model)
-    return decoded and kind_of_inputs(run) == REAL
+NEEDS = needs_inputs(REAL) & Needs(
+    "a model of vectors that samples sentences",
+    lambda run: isinstance(run.data, Vectors) and decodes_sentences(run.model),
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -138,12 +137,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: inputs are no real numbers, or the model has no sentences or no decoder.
     """
-    if not applies(run):
-        refuse_inputs(
-            run,
-            "vectors of real numbers that a file holds, decoded as a density with a mean, such as "
-            "Normal, by a model that samples sentences",
-        )
     rows: list[dict[str, Any]] = []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
@@ -157,7 +150,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``variance_explained``."""
     summary, columns = tables["summary.csv"], tables["columns.csv"]
     figure = Figure(figsize=(12, 9), layout="constrained")

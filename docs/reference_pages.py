@@ -117,8 +117,7 @@ def _how(kind: registry.Kind, name: str, module: ModuleType) -> list[str]:
         ]
     if kind == "analyses":
         section = next((s for s, members in SECTIONS.items() if name in members.split()), "")
-        applies = inspect.getdoc(module.applies) if hasattr(module, "applies") else None
-        when = f" It applies where this holds: {_small(_plain(applies))}" if applies else ""
+        when = f" It needs {module.NEEDS.words}."
         return [
             f"`plot-attractors analyze RUN {name}`; in a report it stands under *{section}*.{when}"
         ]

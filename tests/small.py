@@ -62,7 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:
     """What an analysis measures of anything that looks like a run."""
     program = registry.load("analyses", name)
-    assert program.applies(run)
+    assert program.NEEDS.met(run)
     tables: dict[str, Any] = program.measure(run, program.Config(**settings))
     return tables
 

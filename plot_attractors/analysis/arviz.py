@@ -17,7 +17,6 @@ from torch import Tensor
 from plot_attractors.analysis.sampling import (
     has_likelihood,
     path_log_weight,
-    refuse_inputs,
     require_attractors,
     shows_bits,
 )
@@ -91,7 +90,7 @@ def sample_runs(
     check_whole("the number of draws for each input", draws)
     for run in chains:
         if not has_likelihood(run):
-            refuse_inputs(run, "inputs to which the decoder's distribution gives a probability")
+            raise ValueError("inputs have no probability in what the decoder gives")
     batch, data = _inputs(chains, inputs, split, seed), chains[0].data
     model: AttractorModel = chains[0].model
     language, bits = model.language, shows_bits(chains[0])

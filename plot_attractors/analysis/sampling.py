@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -56,18 +56,6 @@ def require_attractors(model: Any) -> AttractorModel:
     if not isinstance(model, AttractorModel):
         raise ValueError(
             f"this analysis needs an attractor model, not {type(model).__name__}: leave it out"
-        )
-    return model
-
-
-def require_listed(model: Any) -> AttractorModel:
-    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
-    model = require_attractors(model)
-    if not is_listed(model):
-        raise ValueError(
-            f"the language has {model.language.count:,} sentences, more than the "
-            f"{MOST_SENTENCES:,} that can be listed: this analysis needs the exact posterior, so "
-            "leave it out or take a smaller language"
         )
     return model
 
@@ -145,15 +133,6 @@ def kind_of_inputs(run: Any) -> str:
 def shows_bits(run: Any) -> bool:
     """Whether inputs are vectors of bits, decoded as such."""
     return kind_of_inputs(run) == BITS
-
-
-def refuse_inputs(run: Any, needed: str) -> NoReturn:
-    """Raises the ValueError of an analysis that needs other inputs, or another model."""
-    model = type(run.model).__name__
-    raise ValueError(
-        f"this analysis needs {needed}, not {kind_of_inputs(run)} with the model {model}: leave it "
-        "out"
-    )
 
 
 @torch.no_grad()

@@ -24,7 +24,9 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 from plot_attractors.runs.store import is_alive
 
-__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "redraw", "slow"]
+__all__ = [
+    "AnalysisResult", "about", "analyze", "applies", "condition", "redraw", "require", "slow",
+]  # fmt: skip
 
 ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
 
@@ -60,8 +62,8 @@ def analyze(
     Each starts from the seed after the run's, so that its result does not depend on the others. One
     that fails leaves its earlier results and the other analyses alone; where only its figures fail,
     its tables are kept, and the error says so. An analysis program may
-    define ``applies(run) -> bool``; where it is false, the analysis is left out unless it was
-    named, and the log says its `condition`.
+    define ``NEEDS``, see `plot_attractors.analysis.shape`; where a run lacks it, the analysis is
+    left out, with its `condition` in the log, or refused if it was named.
 
     Args:
         run: a run, or its directory, or ``pretrained:NAME``.
@@ -207,19 +209,24 @@ def slow() -> list[str]:
 
 
 def applies(program: ModuleType, run: Run) -> bool:
-    """Whether an analysis program can be made of a run, by its ``applies`` where it has one."""
+    """Whether a run has what an analysis program ``NEEDS``, and it need not be named."""
+    return not hasattr(program, "NAMED_ONLY") and _met(program, run)
+
+
+def _met(program: ModuleType, run: Run) -> bool:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        return not hasattr(program, "applies") or bool(program.applies(run))
+        return not hasattr(program, "NEEDS") or bool(program.NEEDS.met(run))
 
 
 def condition(program: ModuleType, name: str) -> str:
-    """Where an analysis can be made, a sentence without its full stop, from what the docstring of
-    its ``applies`` says after "Whether".
-    """
-    asked = " ".join((program.applies.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-    where = asked.removeprefix("Whether ")
-    told = f"can be made only where {where}" if where != asked else "does not apply here"
-    return f"{name} {told}"
+    """What an analysis needs of a run, a sentence without its full stop."""
+    return f"{name} needs {getattr(program, 'NAMED_ONLY', program.NEEDS.words)}"
+
+
+def require(program: ModuleType, name: str, run: Run) -> None:
+    """Raises the ValueError of an analysis that was named, and cannot be made of a run."""
+    if not _met(program, run):
+        raise ValueError(f"{name} needs {program.NEEDS.words}: leave it out")
 
 
 def _temporary(run: Run, path: Path) -> Path:
@@ -246,6 +253,7 @@ def _analyze(
         program = registry.load("analyses", path)
         if not named and not applies(program, run):
             return None
+        require(program, path.stem, run)
         for place in (out.parent, out):
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise ValueError(f"{place} is a link or a file, where a folder belongs: remove it")
@@ -331,7 +339,7 @@ def redraw(
                 logger.info("%s is left as it is: name the file of its program", name)
                 continue
             program = registry.load("analyses", programs.get(name, name))
-            if hasattr(program, "plot"):
+            if hasattr(program, "draw"):
                 with tables.complete(folder):
                     tables.draw(program, folder)
             elif not given:

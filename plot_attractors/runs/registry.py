@@ -40,7 +40,7 @@ _CONTRACT: dict[str, dict[str, str]] = {
     "analyses": {
         **_SETTINGS,
         "measure": "a function measure(run, config) that returns tables by file name",
-        "plot": "a function plot(tables) that returns figures by file name",
+        "draw": "a function draw(tables) that returns figures by file name",
     },
 }
 _BUILD = {"models": 2, "inference": 3}  # parameters of build

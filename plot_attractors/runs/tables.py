@@ -112,10 +112,10 @@ def read(folder: Path) -> dict[str, Any]:
 def draw(program: ModuleType, folder: Path) -> None:
     """Draw the figures of an analysis program from the tables in its folder, without the model.
 
-    ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG.
+    ``draw(tables)`` gives figures by file name without an ending, each written as PNG and SVG.
     """
     from plot_attractors.analysis.style import save, style
 
     with style():
-        for name, figure in program.plot(read(folder)).items():
+        for name, figure in program.draw(read(folder)).items():
             save(figure, folder / name)

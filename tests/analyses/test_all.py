@@ -210,7 +210,7 @@ def test_tables_with_and_without_labels(tmp_path: Path, labels: list[str]) -> No
     # the others ask nothing of the data but its inputs
     assert "trajectories.json" in measured("trajectories", run, **SETTINGS["trajectories"])
     tables = measured("sentences", run, **SETTINGS["sentences"])
-    figures = registry.load("analyses", "sentences").plot(tables)
+    figures = registry.load("analyses", "sentences").draw(tables)
     assert set(figures) == {"sentences", "token_columns"}
     table = tables["sentences.csv"]
     assert sorted(table["path"].unique()) == (
@@ -223,7 +223,7 @@ LARGE = {"language.groups": (2,) * 12}
 
 def test_a_large_language_is_refused_and_left_out() -> None:
     program, run = registry.load("analyses", "sentences"), untrained(**LARGE)
-    assert not program.applies(run)
+    assert not program.NEEDS.met(run)
     with pytest.raises(ValueError, match="531,440 sentences"):
         program.measure(run, program.Config())
 
@@ -296,7 +296,7 @@ def test_attractors_of_images_whether_or_not_sentences_are_listed(
         tables = measured(name, run, **SETTINGS[name])
         stems = {file.removesuffix(".csv") for file in tables if file.endswith(".csv")}
         assert stems == set(files[name].split())
-        assert registry.load("analyses", name).plot(tables).keys() == pictures[name]
+        assert registry.load("analyses", name).draw(tables).keys() == pictures[name]
 
 
 def test_information_loss_needs_no_list_of_sentences() -> None:

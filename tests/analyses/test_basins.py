@@ -55,7 +55,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
         return (-0.5 * torch.cdist(z, embeddings).square() / width**2).softmax(-1) @ embeddings
 
     summary, table, tables = result(run, Field(to))
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
     assert tables["landscape.npz"]["cut_basins"].shape == (48, 48)
     stable = table[table["kind"] == "stable"]
     assert summary["stable"] == len(stable) >= summary["sentences"] > 2
@@ -93,7 +93,7 @@ def test_one_well_holds_all_sentences(run: Untrained) -> None:
     assert row["sentences"] == summary["sentences"] == summary["sentences_per_basin"]
     assert (row["data"], row["random"]) == (1, 1)
     assert "cut_window" not in tables["landscape.npz"]
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
@@ -113,7 +113,7 @@ def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
     assert table.empty
     assert (summary[["fixed_points", "data_at_embeddings", "attracting"]] == 0).all()
     assert summary[["near", "spectral_radius", "sentences_per_basin"]].isna().all()
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
 )
 def test_what_has_no_basins_is_refused_and_left_out(settings: dict[str, Any], reason: str) -> None:
     run = untrained(**settings)
-    assert not program.applies(run)
+    assert not program.NEEDS.met(run)
     with pytest.raises(ValueError, match=reason):
         program.measure(run, CONFIG)
 

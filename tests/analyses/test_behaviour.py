@@ -150,7 +150,7 @@ def test_jumps_are_told() -> None:
     tables = measured("behaviour", run, inputs=10, draws=8, decoder_inputs=200, decoder_updates=20)
     summary = tables["summary.csv"].set_index("statistic")["value"]
     assert (summary["responded"], summary["at_once"]) == (1, 1)
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
     # the diffusion's line is at its own share, and not at the model's
     rows = tables["summary.csv"]
     changed = rows.assign(value=rows["value"].where(rows["statistic"] != "diffusion_correct", 0.27))

@@ -184,7 +184,7 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.Mon
     data = InnerNodes(2, 8)
     model = grammar(data)
     tables = analyzed(model, data, heard_levels(model, data), inputs=40)
-    assert list(registry.load("analyses", NAME).plot(tables)) == ["compare"]
+    assert list(registry.load("analyses", NAME).draw(tables)) == ["compare"]
     table = tables["summary.csv"]
     assert set(table["split"]) == {"train"}
     leaves = table[table["inputs"] == "leaves"]

@@ -79,7 +79,7 @@ def test_the_analysis_of_the_sample_and_its_figure(monkeypatch: pytest.MonkeyPat
     tables = measured("compare_table_grammar", run, inputs=40, draws=4)
     assert len(tables["rows.csv"]) == 40
     assert set(tables["summary.csv"]["split"]) == {"train", "held_out"}
-    figures = registry.load("analyses", "compare_table_grammar").plot(tables)
+    figures = registry.load("analyses", "compare_table_grammar").draw(tables)
     assert set(figures) == {"table"}
     ticks = [t.get_text() for t in figures["table"].axes[0].get_xticklabels()]
     assert {"milk", "legs>=4"} <= {*ticks}

@@ -63,7 +63,7 @@ class Namer(Bags):
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
     sizes = {"inputs": 400, "shuffles": 4, "decoder_inputs": 1000, "decoder_updates": 100}
     tables = measured("composition", Untrained(model, data), **sizes)
-    figures = registry.load("analyses", "composition").plot(tables)
+    figures = registry.load("analyses", "composition").draw(tables)
     assert list(figures) == ["composition"]
     return tables
 

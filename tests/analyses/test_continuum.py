@@ -95,7 +95,7 @@ def test_ends() -> None:
 def test_a_continuum_of_images() -> None:
     tables = measured("continuum", untrained("dsprites"), points=4, draws=16)
     assert tables["morphs.npz"]["morphs"].shape[:2] == (4, 3)
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 @pytest.mark.parametrize(

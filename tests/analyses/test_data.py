@@ -16,7 +16,7 @@ from plot_attractors.runs import registry
 from tests.small import Untrained
 
 analysis = registry.load("analyses", "data")
-plot = analysis.plot
+plot = analysis.draw
 
 FEW = {"exemplars": 2000, "swatches": 4}
 

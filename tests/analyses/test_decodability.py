@@ -102,7 +102,7 @@ def test_categories_numbers_and_missing_values_of_other_data() -> None:
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}
     assert (table.loc["colour"]["value"] == 1).all()
     assert (table.loc["size"]["kind"] == "continuous").all()
-    assert len(decodability.plot(tables)["decodability"].axes) == 2  # accuracy and RMSE
+    assert len(decodability.draw(tables)["decodability"].axes) == 2  # accuracy and RMSE
     sd = pytest.approx(20 / math.sqrt(12), rel=0.1)
     assert table.loc[("size", "sentence", 0), "value"] == sd  # it is not told
     assert table.loc[("size", "sentence", 0), "chance"] == sd

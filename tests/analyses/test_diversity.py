@@ -100,7 +100,7 @@ def _fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
-    assert program.applies(run)
+    assert program.NEEDS.met(run)
     tables: dict[str, pd.DataFrame] = program.measure(run, program.Config(inputs=30, **sizes))
     assert ",".join(tables["summary.csv"].columns) == COLUMNS
     return tables
@@ -158,7 +158,7 @@ def test_a_feature_of_one_outcome_is_no_dimension() -> None:
     assert list(one["dimensions"]) == list(alone["dimensions"]) == [3]
     pd.testing.assert_frame_equal(one, other)
     nothing = Untrained(SentenceModel(gaussian), Inputs((constant_one,)))
-    assert not program.applies(nothing)
+    assert not program.NEEDS.met(nothing)
     with pytest.raises(ValueError, match="one value only"):
         program.measure(nothing, program.Config())
 

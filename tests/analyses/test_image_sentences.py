@@ -139,7 +139,7 @@ def images(program: str, **settings: Any) -> Untrained:
 def analysed(run: Untrained) -> list[pd.DataFrame]:
     torch.manual_seed(0)
     tables = measured("image_sentences", run, **SETTINGS["image_sentences"])
-    figures = image_sentences.plot(tables)
+    figures = image_sentences.draw(tables)
     assert list(figures) == ["images", "tokens"]
     for figure in figures.values():
         figure.draw_without_rendering()

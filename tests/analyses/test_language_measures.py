@@ -27,7 +27,7 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-language.md"
 def summary(model: Any) -> pd.DataFrame:
     torch.manual_seed(0)  # the same inputs
     tables = measured("language_measures", Untrained(model, DATA), **SMALL)
-    registry.load("analyses", "language_measures").plot(tables)
+    registry.load("analyses", "language_measures").draw(tables)
     table = tables["summary.csv"]
     assert list(table["split"].unique()) == ["train", "held_out"]
     return table[table["split"] == "train"].set_index("measure")

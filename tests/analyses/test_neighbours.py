@@ -84,7 +84,7 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
     run.model.forward_dynamics = To(e, torch.ones(len(e)), noise=1e-4)
     sampled_are(run, lambda n: torch.arange(n) % len(e))
     tables = program.measure(run, CONFIG)
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
     (row,) = tables["ends.csv"].to_dict("records")
     assert row == {"trajectories": 200, "elsewhere": 1}
     table = tables["summary.csv"]

@@ -33,7 +33,7 @@ def measured(run: Untrained, frame: pd.DataFrame, folder: Path) -> dict[str, Any
     tables: dict[str, Any] = program.measure(
         run, program.Config(human=folder / "human.csv", **SIZES)
     )
-    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    assert program.draw(tables).keys() == program.CAPTIONS.keys()
     return tables
 
 
@@ -239,4 +239,4 @@ def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path
 def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
     with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv, with the c"):
         program.measure(run, program.Config())
-    assert not program.applies(run)
+    assert not program.NEEDS.met(run)

@@ -127,7 +127,7 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
         monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
     tables = perturbation.measure(run, CONFIG)
     (result,) = tables["critical.csv"].to_dict("records")
-    assert perturbation.plot(tables).keys() <= perturbation.CAPTIONS.keys()
+    assert perturbation.draw(tables).keys() <= perturbation.CAPTIONS.keys()
     if listed:
         largest = float(torch.cdist(embeddings, embeddings).max())
         assert result["largest"] == pytest.approx(largest, rel=1e-3)
@@ -183,7 +183,7 @@ def test_attractors_of_a_large_language(large: Untrained, monkeypatch: pytest.Mo
     embeddings = large.model.embeddings()
     large.model.forward_dynamics = ToNearest(embeddings)
     monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
-    assert perturbation.applies(large)
+    assert perturbation.NEEDS.met(large)
     tables = perturbation.measure(large, perturbation.Config(inputs=64, norm_starts=60))
     assert tables.keys() == {"norms.csv", "critical.csv"}
     norms = tables["norms.csv"]

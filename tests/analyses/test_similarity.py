@@ -104,7 +104,7 @@ def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
     """The tables, of which the summary is of training inputs, by measure."""
     settings = SMALL | {"permutations": 19, "meaning_permutations": 19}
     tables = measured("similarity", Untrained(model, data), **settings)
-    registry.load("analyses", "similarity").plot(tables)
+    registry.load("analyses", "similarity").draw(tables)
     table = tables["summary.csv"]
     assert ",".join(table.columns) == COLUMNS
     assert list(table["split"].unique()) == ["train", "held_out"]

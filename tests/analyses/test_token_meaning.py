@@ -108,7 +108,7 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
 def test_the_analysis_shows_names() -> None:
     tables = measured("sentences", animals(), draws=2, inputs=50)
     assert len(tables["rows.csv"]) == 50
-    figures = registry.load("analyses", "sentences").plot(tables)
+    figures = registry.load("analyses", "sentences").draw(tables)
     ticks = [t.get_text() for t in figures["token_columns"].axes[0].get_xticklabels()]
     assert {"feathers", "legs>=2", "class=bird"} <= {*ticks}
     bits = [t.get_text() for t in figures["sentences"].axes[-2].get_xticklabels()]

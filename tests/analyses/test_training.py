@@ -7,7 +7,7 @@ import pandas as pd
 from plot_attractors.runs import registry
 
 training_ = registry.load("analyses", "training")
-plot = training_.plot
+plot = training_.draw
 
 
 def test_losses_over_decades_have_a_log_axis_and_k_hat_never() -> None:

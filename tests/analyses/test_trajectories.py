@@ -75,7 +75,7 @@ def labels_of(view: dict[str, Any]) -> dict[str, list[str]]:
 def test_the_figure_is_drawn_of_few_trajectories(oracle: Untrained) -> None:
     tables = program.measure(oracle, program.Config(**SMALL, classes=3))
     assert tables["planes.npz"]["A"].shape == (oracle.model.steps + 1, 15, 2)
-    assert program.plot(tables).keys() == program.CAPTIONS.keys() - {"view"}
+    assert program.draw(tables).keys() == program.CAPTIONS.keys() - {"view"}
 
 
 def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained) -> None:
@@ -205,9 +205,9 @@ def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
 
 
 def test_one_latent_dimension_has_no_plane(oracle: Untrained) -> None:
-    assert program.applies(oracle)
+    assert program.NEEDS.met(oracle)
     flat = untrained(latent=1)
-    assert not program.applies(flat)
+    assert not program.NEEDS.met(flat)
     with pytest.raises(ValueError, match="a plane needs two"):
         program.measure(flat, program.Config(**SMALL))
 
@@ -228,7 +228,7 @@ def many_tokens(count: int) -> dict[str, Any]:
 def test_a_view_of_sprites(groups: int) -> None:
     run = images("dsprites", **many_tokens(groups))
     assert is_listed(run.model) is (groups == 6)
-    assert program.applies(run)
+    assert program.NEEDS.met(run)
     tables = program.measure(run, program.Config(**SMALL))
     view = json.loads(tables[viewer.FILE])
     assert view["bits"] is None

@@ -79,7 +79,7 @@ def test_the_analysis_of_vectors(words: Path) -> None:
     assert set(summary.index.get_level_values("split")) == {"train", "held_out"}
     assert len(summary) == 6
     assert summary["explained_exact"].notna().all()
-    figures = registry.load("analyses", "variance_explained").plot(tables)
+    figures = registry.load("analyses", "variance_explained").draw(tables)
     assert len(figures["variance_explained"].axes) == 2
     applicable = {n for n in registry.names("analyses") if applies(n, run)}
     assert applicable >= ANALYSES
@@ -88,7 +88,7 @@ def test_the_analysis_of_vectors(words: Path) -> None:
 
 def applies(name: str, run: Any) -> bool:
     program = registry.load("analyses", name)
-    return not hasattr(program, "applies") or bool(program.applies(run))
+    return not hasattr(program, "NEEDS") or bool(program.NEEDS.met(run))
 
 
 def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
@@ -99,7 +99,7 @@ def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
     assert measures == {"column": ["difference"], "label": ["log odds ratio"]}
     assert tables["rows.csv"]["name"].tolist() == [f"w{k}" for k in range(60)]
     assert set(tables["classes.csv"]["path"]) == {"noun", "verb", "name"}
-    figures = registry.load("analyses", "sentences").plot(tables)
+    figures = registry.load("analyses", "sentences").draw(tables)
     titles = [axes.get_title(loc="left") + axes.get_title() for axes in figures["sentences"].axes]
     assert any("columns decoded" in title for title in titles)
     assert len(figures["token_columns"].axes) == 3  # a colour bar for each measure
@@ -112,4 +112,4 @@ def test_the_data_figure_of_vectors(words: Path) -> None:
     assert tables["components.csv"]["share"].sum() == pytest.approx(1)
     assert tables["components.csv"]["share"].is_monotonic_decreasing
     assert tables["labels.csv"]["rows"].sum() == 60
-    assert set(program.plot(tables)) == {"vectors"}
+    assert set(program.draw(tables)) == {"vectors"}

@@ -327,13 +327,13 @@ def test_the_analysis_of_sprites(run_path: Path, factored: bool) -> None:
     run.data, run.model = sprites.data, sprites.model
     assert run.model.posterior.factored == factored
     program = registry.load("analyses", "diagnostics")
-    assert program.applies(run)
+    assert program.NEEDS.met(run)
     tables = program.measure(run, program.Config(inputs=3, draws=30))
     assert list(tables["summary.csv"]) == [k for k in SUMMARY.split() if k != "info_loss"]
     assert np.isfinite(tables["summary.csv"].drop(columns="pareto_k")).all(axis=None)
     assert tables["summary.csv"]["pareto_k"].notna().all()  # infinite, as nothing is trained
     assert tables["summary.csv"]["ess"].between(1, 30).all()
-    assert len(program.plot(tables)["diagnostics"].axes) == 1
+    assert len(program.draw(tables)["diagnostics"].axes) == 1
 
 
 def test_the_how_to_runs(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,8 @@ from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
     exact_states,
-    is_listed,
     nearest_sentence,
     path_log_weight,
-    require_listed,
     sentence_distribution,
     states_at,
 )
@@ -315,14 +313,3 @@ def test_too_few_draws_to_extrapolate_give_no_number() -> None:
             assert math.isnan(table.loc[name, "value"]) != known
         if known:
             assert table.loc["tv_extrapolated", "value"] == pytest.approx(0.5, abs=0.01)
-
-
-def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
-    m = model()
-    assert is_listed(m)
-    m.language = Language((2,) * 12)
-    assert not is_listed(m)
-    with pytest.raises(ValueError, match="531,440 sentences"):
-        require_listed(m)
-    with pytest.raises(ValueError, match="Linear"):
-        require_listed(torch.nn.Linear(1, 1))

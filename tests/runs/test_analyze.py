@@ -56,7 +56,7 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(
 @pytest.mark.parametrize("fault", ["1 / 0", "raise SystemExit(4)"])
 def test_figures_that_fail_lose_no_table(run: Path, tmp_path: Path, fault: str) -> None:
     blot = tmp_path / "blot.py"
-    blot.write_text(f"{ANALYSIS.read_text()}\n\ndef plot(tables):\n    {fault}\n")
+    blot.write_text(f"{ANALYSIS.read_text()}\n\ndef draw(tables):\n    {fault}\n")
     results = {result.name: result for result in analyze(run, [blot, ANALYSIS])}
     folder = run / "analyses" / "blot"
     expected = tables.read(run / "analyses" / "toy_analysis")["summary.csv"]

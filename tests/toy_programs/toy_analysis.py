@@ -30,7 +30,7 @@ def measure(run: Any, config: Config) -> dict[str, pd.DataFrame]:
     return {"summary.csv": summary, "points.csv": points}
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
     figure, axes = plt.subplots(figsize=(2, 2))
     axes.plot(tables["points.csv"]["x"], tables["points.csv"]["predicted"], ".")
     return {"predictions": figure}
