@@ -8,7 +8,6 @@ from plot_attractors.language_of_thought.derivations import (
 )
 from plot_attractors.language_of_thought.enumeration import (
     exact_posterior,
-    log_joint,
     log_likelihood,
     posterior,
 )
@@ -19,16 +18,14 @@ from plot_attractors.language_of_thought.inference import (
     measure,
     sentence_shares,
 )
-from plot_attractors.language_of_thought.mcmc import Best, MetropolisHastings
+from plot_attractors.language_of_thought.mcmc import MetropolisHastings
 from plot_attractors.language_of_thought.model import GrammarModel
-from plot_attractors.language_of_thought.moves import insert_or_delete, regenerate, swap
 from plot_attractors.language_of_thought.objects import BitObjects, SpriteObjects
-from plot_attractors.language_of_thought.policy import ExpressionSearch, RulePolicy
+from plot_attractors.language_of_thought.policy import RulePolicy
 
 __all__ = [
-    "Best", "BitObjects", "Derivations", "ExpressionSearch", "Grammar", "GrammarModel",
-    "MetropolisHastings", "ProbabilisticGrammar", "RationalRules", "RulePolicy", "SpriteObjects",
-    "conjunctions", "exact_posterior", "examples", "grammar_inputs", "in_use", "insert_or_delete",
-    "labels", "literals", "log_joint", "log_likelihood", "measure", "paths", "posterior",
-    "regenerate", "sentence_shares", "swap",
+    "BitObjects", "Derivations", "Grammar", "GrammarModel", "MetropolisHastings",
+    "ProbabilisticGrammar", "RationalRules", "RulePolicy", "SpriteObjects", "conjunctions",
+    "exact_posterior", "examples", "grammar_inputs", "in_use", "labels", "literals",
+    "log_likelihood", "measure", "paths", "posterior", "sentence_shares",
 ]  # fmt: skip

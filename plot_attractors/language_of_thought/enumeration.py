@@ -12,7 +12,7 @@ from torch import Tensor
 from plot_attractors.gflownet.programs import sample_sites
 from plot_attractors.language_of_thought.derivations import Derivations
 
-__all__ = ["Posterior", "exact_posterior", "log_joint", "log_likelihood", "posterior"]
+__all__ = ["Posterior", "exact_posterior", "log_likelihood", "log_parts", "posterior"]
 
 AT_ONCE = 20_000  # expressions on which a program is run
 
@@ -77,7 +77,7 @@ def exact_posterior(
     >>> exact_posterior(program, torch.tensor([1.0, 1.0])).log_p.exp()
     tensor([0.5000, 0.5000], dtype=torch.float64)
 
-    Raises ValueError as `log_joint`, where expressions are too many to list, the site is in a
+    Raises ValueError as `log_parts`, where expressions are too many to list, the site is in a
     plate, or no expression explains the data.
     """
     trace: Any = poutine.trace(program).get_trace(*args, **kwargs)
@@ -111,21 +111,13 @@ def derivations_of(trace: Any, site: str) -> Derivations:
     return distribution
 
 
-def log_joint(
-    program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
-) -> Tensor:
-    """(…) log of a Pyro program's joint density, of derivations (…, max_rules) of a site.
-
-    Raises ValueError where another site is latent, or has log-probabilities of another shape.
-    """
-    prior, likelihood = log_parts(program, site, rules, *args, **kwargs)
-    return prior + likelihood
-
-
 def log_parts(
     program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
-    """The log-probabilities (…) of the site, and of all others together."""
+    """Log-probabilities (…) of derivations (…, max_rules) of a site, and of all others together.
+
+    Raises ValueError where another site is latent, or has log-probabilities of another shape.
+    """
     trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
     trace.compute_log_prob()
     prior = likelihood = torch.zeros(rules.shape[:-1])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from pyro import poutine
@@ -13,87 +12,78 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
-from plot_attractors.language.language import row_key
-from plot_attractors.language_of_thought.derivations import ProbabilisticGrammar
 from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
-from plot_attractors.language_of_thought.moves import Move, regenerate
+from plot_attractors.language_of_thought.grammar import Grammar
 
-__all__ = ["Best", "MetropolisHastings", "last_states"]
+__all__ = ["MetropolisHastings", "Proposal", "last_states", "regenerate"]
 
 
-class Best:
-    """The distinct expressions of greatest log joint density among all that were proposed.
+class Proposal(NamedTuple):
+    """Expressions proposed from others; the old ones, at −inf, where there is nothing to propose.
 
-    Renormalised over them, the joint density is the posterior up to the share of what was never
-    proposed, or does not fit. `rules` (n, max_rules) and `log_joint` (n,), n ≤ `capacity`, are the
-    likeliest first.
+    - ``rules``: (…, max_rules) the derivations;
+    - ``log_ratio``: (…) log q(old | new) − log q(new | old).
     """
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.clear()
+    rules: Tensor
+    log_ratio: Tensor
 
-    def clear(self) -> None:
-        """Of all expressions."""
-        self.rules, self.log_joint = torch.empty(0, 0, dtype=torch.int64), torch.empty(0)
 
-    def add(self, rules: Tensor, log_joint: Tensor) -> None:
-        """Of derivations (…, max_rules) and their log joint densities (…), of one set of data."""
-        longest, log_joint = rules.shape[-1], log_joint.flatten()
-        full = len(self.rules) == self.capacity
-        possible = log_joint > (self.log_joint[-1] if full else -torch.inf)
-        rules = torch.cat([self.rules.view(-1, longest), rules.view(-1, longest)[possible]])
-        log_joint = torch.cat([self.log_joint, log_joint[possible]])
-        order = row_key(rules).sort(stable=True)
-        first = torch.cat([torch.ones(1, dtype=torch.bool), order.values.diff() != 0])[: len(rules)]
-        distinct = order.indices[first]
-        best = log_joint[distinct].sort(descending=True, stable=True).indices[: self.capacity]
-        self.rules, self.log_joint = rules[distinct[best]], log_joint[distinct[best]]
+def regenerate(grammar: Grammar, rules: Tensor) -> Proposal:
+    r"""Choose one of the n rules of each derivation (…, max_rules) uniformly, and draw its subtree
+    anew, by the weights of the grammar's rules.
+
+    With probabilities p of rules, an old subtree s and a new one s', and n' rules afterwards,
+
+    .. math:: q(\text{old} | \text{new}) / q(\text{new} | \text{old}) = n \, p(s) / (n' \, p(s')).
+
+    With rational rules as the prior this is the move of Goodman et al. (2008), Appendix; LOTlib3's
+    and Fleet's `regenerate` are the same.
+    """
+    log_p, longest = grammar.log_p, grammar.max_rules
+    n = grammar.length(rules)
+    start = (torch.rand(n.shape) * n).long().clamp(max=longest - 1)[..., None]
+    end = grammar.subtree_ends(rules).gather(-1, start)
+    symbol = grammar.left[rules.gather(-1, start)[..., 0]]
+    drawn, ended = grammar.grow(log_p, symbol, masked=False)
+    size = grammar.length(drawn)[..., None]
+
+    place = torch.arange(longest)
+    of_drawn, of_old = place - start, place - size + end - start
+    tail = torch.nn.functional.pad(rules, (0, 1), value=-1).gather(-1, of_old.clamp(0, longest))
+    new = torch.where(of_drawn < size, drawn.gather(-1, of_drawn.clamp(min=0)), tail)
+    new = torch.where(of_drawn < 0, rules, new)
+    old = torch.where((of_drawn >= 0) & (place < end), rules, -1)
+
+    length = n + (size - end + start)[..., 0]
+    fits = ended & (length <= longest)
+    log_ratio = grammar.counts(old) @ log_p - grammar.counts(drawn) @ log_p
+    log_ratio = log_ratio + n.log() - length.log()
+    return Proposal(
+        torch.where(fits[..., None], new, rules), torch.where(fits, log_ratio, -torch.inf)
+    )
 
 
 class MetropolisHastings(MCMCKernel):
     r"""Metropolis-Hastings over the expressions of a grammar.
 
-    Each step makes one of `moves` for all chains. A new expression, and what the
-    move says of its way back (`Proposal`), are accepted with probability
+    A new expression, and what `regenerate` says of its way back, are accepted with probability
 
     .. math::
         \min(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot
         \frac{q(\text{old} | \text{new})}{q(\text{new} | \text{old})}).
 
-    `chains` independent ones, or a site's plate of them, are moved together. With `temperatures`,
-    chain c of the first dimension is at temperature T_k, k = c mod K: of P(h) P(x | h)^(1/T), and
-    after each step neighbours of one ladder may exchange their expressions (parallel tempering,
-    Geyer 1991). Draws of the posterior are those of the chains `cold`, where T = 1.
+    `chains` independent ones, or a site's plate of them, are moved together.
 
     Args:
         program: a Pyro program whose only latent site is `site`, with a `Derivations`.
         chains: of a program whose site is in no plate; expressions are (chains, max_rules).
-        log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.log_p`.
-        moves: of which each step makes one, drawn uniformly.
-        temperatures: 1, and greater ones in their order.
-        best: where the best expressions are kept, of chains that see the same data.
     """
 
     def __init__(
-        self,
-        program: Callable[..., Any],
-        site: str = "expression",
-        chains: int | None = None,
-        log_p: Tensor | None = None,
-        moves: Sequence[Move] = (regenerate,),
-        temperatures: Sequence[float] = (1.0,),
-        best: Best | None = None,
+        self, program: Callable[..., Any], site: str = "expression", chains: int | None = None
     ) -> None:
         self.model, self.site, self.chains = program, site, chains
-        self.log_p, self.moves = log_p, tuple(moves)
-        if temperatures[0] != 1 or any(a >= b for a, b in pairwise(temperatures)):
-            raise ValueError(
-                f"temperatures are 1 and greater ones in their order, not {tuple(temperatures)}."
-            )
-        if not self.moves or (chains is not None and chains < 1):
-            raise ValueError("Give one move or more, and one chain or more.")
-        self._beta, self.best = 1 / torch.tensor(temperatures), best
         self.transforms: dict[str, Any] = {}  # expressions have no unconstrained space to go to
         self._given: dict[str, Tensor] | None = None
         self._warmup_steps = self._steps = 0
@@ -106,15 +96,10 @@ class MetropolisHastings(MCMCKernel):
         trace: Any = poutine.trace(self.model).get_trace(*args, **kwargs)
         distribution = derivations_of(trace, self.site)
         self.grammar = distribution.grammar
-        self.proposal = ProbabilisticGrammar(self.grammar, self.log_p).log_p
-        if not bool(self.proposal.isfinite().all()):
-            raise ValueError("log_p must be finite: no rule may be impossible in proposals.")
-        if distribution.batch_shape and (
-            self.chains is not None or self.best is not None or len(self._beta) > 1
-        ):
+        if distribution.batch_shape and self.chains is not None:
             raise ValueError(
                 f"The site {self.site!r} is in a plate, whose elements may have data of their own: "
-                "chains=, temperatures= and best= are for a program without one."
+                "chains= is for a program without one."
             )
         if self._given is not None:
             self._first = self._given
@@ -122,23 +107,8 @@ class MetropolisHastings(MCMCKernel):
             self._first = {self.site: trace.nodes[self.site]["value"]}
         else:
             self._first = {self.site: distribution.expand((self.chains,)).sample()}
-        if self.best is not None:
-            self.best.clear()
         self._parts = lambda rules: log_parts(self.model, self.site, rules, *args, **kwargs)
         self._prior, self._likelihood = self._parts(self._first[self.site])
-        chains, ladder = (*self._prior.shape, 1)[0], len(self._beta)
-        if chains % ladder:
-            raise ValueError(
-                f"{chains} chains are no multiple of {ladder} temperatures: take another number."
-            )
-        beta = self._beta.repeat(chains // ladder)
-        self._betas = beta.view(-1, *[1] * (self._prior.ndim - 1)) if self._prior.ndim else beta[0]
-        self.cold = torch.arange(0, chains, ladder)
-        self._keep(self._first[self.site], self._prior, self._likelihood)
-
-    def _keep(self, rules: Tensor, prior: Tensor, likelihood: Tensor) -> None:
-        if self.best is not None:
-            self.best.add(rules, prior + likelihood)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -154,42 +124,21 @@ class MetropolisHastings(MCMCKernel):
         self._given = self._first = params
 
     def sample(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """One proposal for every chain, and one for every second pair of neighbours of a ladder."""
+        """One proposal for every chain."""
         rules = params[self.site]
-        move = self.moves[int(torch.randint(len(self.moves), ()))]
-        proposal = move(self.grammar, self.proposal, rules)
+        proposal = regenerate(self.grammar, rules)
         prior, likelihood = self._parts(proposal.rules)
-        self._keep(proposal.rules, prior, likelihood)
         # of what is impossible, chains that are there find their way by the prior
         gain = torch.where(likelihood == self._likelihood, 0.0, likelihood - self._likelihood)
-        ratio = prior - self._prior + self._betas * gain
-        accept = torch.rand(ratio.shape).log() < ratio + proposal.log_ratio
-        rules = self._take(accept, rules, (proposal.rules, prior, likelihood))
-        if len(self._beta) > 1:
-            rules = self._exchanged(rules)
+        ratio = prior - self._prior + gain + proposal.log_ratio
+        accept = torch.rand(ratio.shape).log() < ratio
+        self._prior = torch.where(accept, prior, self._prior)
+        self._likelihood = torch.where(accept, likelihood, self._likelihood)
         self._steps += 1
         if self._steps > self._warmup_steps:
             self._accepted += float(accept.double().mean())
             self._proposed += 1
-        return {self.site: rules}
-
-    def _take(self, accept: Tensor, rules: Tensor, new: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        self._prior = torch.where(accept, new[1], self._prior)
-        self._likelihood = torch.where(accept, new[2], self._likelihood)
-        return torch.where(accept[..., None], new[0], rules)
-
-    def _exchanged(self, rules: Tensor) -> Tensor:
-        """Of neighbours in a ladder, in turns those from the first rung on and from the second."""
-        chain, last = torch.arange(len(rules)), len(self._beta) - 1
-        rung = chain % (last + 1)
-        lower = (rung + self._steps) % 2 == 0
-        alone = torch.where(lower, rung == last, rung == 0)
-        partner = torch.where(alone, chain, torch.where(lower, chain + 1, chain - 1))
-        other = self._likelihood[partner]
-        ratio = (self._betas - self._betas[partner]) * (other - self._likelihood)
-        u = torch.rand(ratio.shape)[torch.minimum(chain, partner)]  # one number for a pair
-        accept = (u.log() < ratio) & (chain != partner).view(-1, *[1] * (ratio.ndim - 1))
-        return self._take(accept, rules, (rules[partner], self._prior[partner], other))
+        return {self.site: torch.where(accept[..., None], proposal.rules, rules)}
 
     def logging(self) -> OrderedDict[str, str]:
         return OrderedDict([("acc. rate", f"{self.acceptance_rate:.3f}")])

@@ -1,20 +1,15 @@
-"""A policy that builds expressions rule by rule, and the local search that trains it."""
+"""A policy that builds expressions rule by rule."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from plot_attractors.gflownet.off_policy import Particles
-from plot_attractors.gflownet.programs import Values
 from plot_attractors.language_of_thought.derivations import Derivations
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
-from plot_attractors.language_of_thought.moves import Move, regenerate
 from plot_attractors.model.nn import MLP
 
-__all__ = ["ExpressionSearch", "RulePolicy"]
+__all__ = ["RulePolicy"]
 
 
 class RulePolicy(nn.Module):
@@ -53,50 +48,3 @@ class RulePolicy(nn.Module):
             return out
 
         return Derivations(self.grammar, logits, given.shape[:-1])
-
-
-class ExpressionSearch:
-    """Metropolis moves of expressions, of the kind `off_policy=[…]` takes.
-
-    Each step is one of `moves`, as in `MetropolisHastings`, so that the posterior is left invariant
-    and a policy learns from expressions that it does not draw yet. Source: Kim et al. (2024),
-    "Local search GFlowNets", with the exact acceptance.
-
-    Args:
-        grammar: of the expressions.
-        steps: a particle makes.
-        site: of the expressions; other latent sites stay as they are.
-        moves: of which each step makes one, drawn uniformly.
-    """
-
-    def __init__(
-        self,
-        grammar: Grammar,
-        steps: int = 1,
-        site: str = "expression",
-        moves: Sequence[Move] = (regenerate,),
-    ) -> None:
-        if steps < 1 or not moves:
-            raise ValueError(f"ExpressionSearch needs at least one step and one move, not {steps}.")
-        self.grammar, self.steps, self.site, self.moves = grammar, steps, site, tuple(moves)
-
-    @torch.no_grad()
-    def __call__(self, particles: Particles) -> Values:
-        values = dict(particles.values)
-        log_p = particles.score(values).of_model
-        for _ in range(self.steps):
-            move = self.moves[int(torch.randint(len(self.moves), ()))]
-            proposal = move(self.grammar, self.grammar.log_p, values[self.site])
-            to = particles.score({**values, self.site: proposal.rules}).of_model
-            if proposal.log_ratio.numel() != log_p.numel():
-                raise ValueError(
-                    f"There are {proposal.log_ratio.numel()} expressions for {log_p.numel()} "
-                    "log-probabilities: name the plate of a batch to the loss, batch_plate=."
-                )
-            gain = torch.where(to == log_p, 0.0, to - log_p)
-            ratio = gain + proposal.log_ratio.view(log_p.shape)
-            accept = torch.rand(ratio.shape).log() < ratio
-            chosen = accept.view(*proposal.log_ratio.shape, 1)
-            values[self.site] = torch.where(chosen, proposal.rules, values[self.site])
-            log_p = torch.where(accept, to, log_p)
-        return values

@@ -1,4 +1,4 @@
-"""A policy of rules, and the local search that trains it, against enumeration."""
+"""A policy of rules, against enumeration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from torch import Tensor
 
 from plot_attractors.gflownet import Replay, VarGrad
 from plot_attractors.language_of_thought import (
-    ExpressionSearch,
     Grammar,
     ProbabilisticGrammar,
     RulePolicy,
     exact_posterior,
-    insert_or_delete,
-    regenerate,
-    swap,
 )
 
 GRAMMAR = Grammar({"S": (("a", 0), ("b", 0), ("not S", 0), ("S and S", 0))}, max_rules=4)
@@ -36,32 +32,6 @@ def program() -> None:
 P = exact_posterior(program).log_p.exp().float()
 
 
-def test_search_leaves_the_posterior_as_it_is_and_leads_there() -> None:
-    def start(p: Tensor, steps: int) -> Tensor:
-        search = ExpressionSearch(GRAMMAR, steps, moves=(regenerate, insert_or_delete, swap))
-        torch.manual_seed(0)
-        rows = RULES[p.multinomial(4000, replacement=True)]
-
-        class Given:
-            values = {"expression": rows}  # noqa: RUF012
-
-            @staticmethod
-            def score(values: dict[str, Tensor]) -> object:
-                index = number(values["expression"])
-                prior = ProbabilisticGrammar(GRAMMAR).log_prob(values["expression"])
-                return type("Scored", (), {"of_model": prior + LOG_LIKELIHOOD[index]})
-
-        moved = search(Given())["expression"]  # type: ignore[arg-type]
-        return torch.bincount(number(moved), minlength=len(RULES)) / 4000
-
-    for p, steps in ((P, 10), (torch.full_like(P, 1 / len(P)), 150)):
-        share = start(p, steps)
-        error = (P * (1 - P) / 4000).sqrt()
-        assert ((share - P).abs() <= 4.5 * error + 1e-3).all()
-    with pytest.raises(ValueError, match="at least one step and one move, not 0"):
-        ExpressionSearch(GRAMMAR, 0)
-
-
 def test_a_policy_learns_the_posterior() -> None:
     torch.manual_seed(0)
     policy = RulePolicy(GRAMMAR, units=32)
@@ -69,8 +39,7 @@ def test_a_policy_learns_the_posterior() -> None:
     def guide() -> None:
         pyro.sample("expression", policy.derivations())
 
-    off_policy = [Replay(500), ExpressionSearch(GRAMMAR, 2)]
-    loss = VarGrad(32, off_policy=off_policy)
+    loss = VarGrad(32, off_policy=[Replay(500)])
     optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
     distance = []
     for k in range(300):

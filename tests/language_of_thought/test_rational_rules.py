@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from plot_attractors.language_of_thought import RationalRules, log_joint
+from plot_attractors.language_of_thought.enumeration import log_parts
 from plot_attractors.language_of_thought.rational_rules import (
     FIVE_FOUR,
     program,
@@ -33,9 +33,8 @@ def test_a_mistake_costs_what_it_should() -> None:
     grammar = rule_grammar(max_rules=11)
     rules = {grammar.text(r): r for r in grammar.derivations}
     two, four = rules["f1=0"], rules["f1=0 ∨ f1=1"]
-    prior = RationalRules(grammar).log_prob(torch.stack([two, four]))
-    joint = log_joint(partial(program, grammar, 1.5), "expression", torch.stack([two, four]))
-    torch.testing.assert_close((joint - prior).diff(), torch.tensor([-3.0]))
+    _, fit = log_parts(partial(program, grammar, 1.5), "expression", torch.stack([two, four]))
+    torch.testing.assert_close(fit.diff(), torch.tensor([-3.0]))
 
 
 def test_rational_rules_predict_peoples_answers() -> None:
