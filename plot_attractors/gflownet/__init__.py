@@ -21,7 +21,6 @@ from plot_attractors.gflownet.off_policy import (
 )
 from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
-from plot_attractors.gflownet.sequential import sequential_monte_carlo
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     score_trajectories,
@@ -30,7 +29,6 @@ from plot_attractors.gflownet.trajectories import (
     unroll,
 )
 from plot_attractors.gflownet.trajectory_balance import (
-    RelativeTrajectoryBalance,
     SiteBalance,
     TrajectoryBalance,
     VarGrad,
@@ -55,7 +53,6 @@ __all__ = [
     "LogRatioLoss",
     "LogRatios",
     "Particles",
-    "RelativeTrajectoryBalance",
     "Replay",
     "ReplayBuffer",
     "SampledFlow",
@@ -74,7 +71,6 @@ __all__ = [
     "plot_ranks",
     "psis",
     "score_trajectories",
-    "sequential_monte_carlo",
     "simulate",
     "simulate_backward",
     "simulation_based_calibration",

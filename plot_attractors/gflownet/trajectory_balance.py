@@ -5,9 +5,7 @@ balance, VarGrad, and sub-trajectory balance over the order of sites.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 
 import pyro
@@ -15,15 +13,12 @@ import torch
 from pyro.nn import PyroModule
 from pyro.poutine.runtime import effectful
 from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_loss
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.ratios import LogRatios
 
-_HOLDERS = WeakTensorKeyDictionary()  # of parameters shown, weak references to the losses
-
-__all__ = ["RelativeTrajectoryBalance", "SiteBalance", "TrajectoryBalance", "VarGrad"]
+__all__ = ["SiteBalance", "TrajectoryBalance", "VarGrad"]
 
 
 def owner_of(given: Any) -> nn.Module | None:
@@ -36,36 +31,21 @@ def owner_of(given: Any) -> nn.Module | None:
 def announce(loss: nn.Module, name: str, given: Any) -> None:
     """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
 
-    A name that a parameter of another loss has in the store is left to it, as long as that loss
-    lives. One of a store that was loaded gives its value, and its place. A PyroModule announces its
-    own.
+    A name that another parameter has in the store is left to it. A PyroModule announces its own.
     """
     if isinstance(given, PyroModule):
         return
-    local = pyro.settings.get("module_local_params")
     store = pyro.get_param_store()
     for part, parameter in loss.named_parameters():
-        if local:
+        if pyro.settings.get("module_local_params"):
             show = effectful(lambda *_, value=parameter, **__: value, type="param")
             show(part, parameter, name=part)
             continue
         full_name, count = f"{name}.{part}", 0
-        while full_name in store:
-            stored = store[full_name].unconstrained()  # type: ignore[attr-defined]
-            if stored is parameter:
-                break
-            holder = _HOLDERS.get(stored)
-            if (
-                holder is None or holder() is None
-            ):  # of a store that was loaded, or a loss of before
-                if holder is None and stored.shape == parameter.shape:
-                    parameter.data.copy_(stored.data)
-                del store[full_name]
-                break
+        while full_name in store and store[full_name].unconstrained() is not parameter:
             count += 1
             full_name = f"{name}_{count}.{part}"
         pyro.param(full_name, parameter)
-        _HOLDERS[parameter] = weakref.ref(loss)
 
 
 class TrajectoryBalance(LogRatioLoss, nn.Module):
@@ -172,37 +152,6 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             far, self._initialised = torch.ones_like(far), bool(mean.isfinite())
         new_value = torch.where(far & mean.isfinite(), mean / self.log_z_scale, parameter)
         parameter.copy_(new_value)
-
-
-class RelativeTrajectoryBalance(TrajectoryBalance):
-    r"""Trajectory balance towards a frozen prior times a likelihood (Venkatraman et al. 2024).
-
-    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z) - \log r(z))^2]
-
-    The model is a prior p that somebody else has trained, of any sites (the steps of a diffusion,
-    tokens of a language model), with an observation or a `pyro.factor` for r. Nothing of it learns,
-    and no gradient is taken through it, r included: where `TrajectoryBalance` takes a wake step for
-    the model's parameters, this leaves them as they are. The guide is commonly a copy of the prior.
-    At zero loss it draws from p(z) r(z) / Z, and not only from ends that r likes.
-
-    Args:
-        num_particles, options: as in `TrajectoryBalance`; `model_gradient` is none.
-
-    Source: Venkatraman et al. (2024), "Amortizing intractable inference in diffusion models for
-    vision, language, and control".
-    """
-
-    def __init__(self, num_particles: int = 1, **options: Any) -> None:
-        if "model_gradient" in options:
-            raise ValueError(
-                "Relative trajectory balance leaves the model as it is: drop model_gradient, or "
-                "take TrajectoryBalance."
-            )
-        super().__init__(num_particles, model_gradient="objective", **options)
-
-    def objective(self, ratios: LogRatios) -> Tensor:
-        frozen = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
-        return super().objective(replace(ratios, log_p=frozen))
 
 
 class VarGrad(LogRatioLoss):

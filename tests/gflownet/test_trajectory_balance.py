@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +25,6 @@ from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
-    RelativeTrajectoryBalance,
     Sleep,
     TrajectoryBalance,
     VarGrad,
@@ -457,70 +455,3 @@ def test_the_loop_says_how_a_regression_vectorises() -> None:
 
     with pytest.warns(UserWarning, match=r"\(site 'y' of .* \(x \* b\)\.sum\(-1\) for x"):
         VarGrad(5).loss(model, guide)
-
-
-def test_a_loaded_store_has_no_second_log_z(tmp_path: Any) -> None:
-    """It goes on from what was saved; a loss that is gone leaves its place."""
-    store, name = pyro.get_param_store(), "trajectory_balance.log_z_over_scale"
-    loss = TrajectoryBalance(4)
-    fit(gaussian_model, gaussian_guide, loss, 20)
-    saved = float(loss.log_z.detach())
-    store.save(str(tmp_path / "store.pt"))
-    pyro.clear_param_store()
-    store.load(str(tmp_path / "store.pt"))
-    again = TrajectoryBalance(4, log_z_scale=loss.log_z_scale)
-    again._initialised = True
-    again.objective(log_ratios(gaussian_model, gaussian_guide, num_particles=4))
-    assert [key for key in store if "log_z" in key] == [name]
-    assert abs(float(again.log_z.detach()) - saved) < 1e-5
-    del again
-    gc.collect()
-    fit(gaussian_model, gaussian_guide, TrajectoryBalance(4), 2)
-    assert [key for key in store if "log_z" in key] == [name]
-
-
-# -- relative to a frozen prior
-
-
-def test_relative_balance_samples_a_frozen_prior_times_a_likelihood() -> None:
-    """A prior with parameters, as trained by somebody else, stays as it is, where the plain loss
-    takes a wake step; the guide, a copy of it, becomes the posterior.
-    """
-
-    def parts() -> tuple[nn.Linear, nn.Linear, Any, Any]:
-        torch.manual_seed(0)
-        net = nn.Linear(1, 2)
-        with torch.no_grad():
-            net.weight.zero_()
-            net.bias.copy_(torch.tensor([0.0, math.log(2.0)]))  # of problems.gaussian_model
-        copy = nn.Linear(1, 2)
-        copy.load_state_dict(net.state_dict())
-
-        def program(of: nn.Linear, name: str) -> Tensor:
-            pyro.module(name, of)
-            loc, log_scale = of(torch.ones(1))
-            return pyro.sample("z", dist.Normal(loc, log_scale.exp()))
-
-        def model() -> None:
-            z = program(net, "prior")
-            pyro.factor("likelihood", dist.Normal(z[..., None], 1.0).log_prob(DATA).sum(-1))
-
-        return net, copy, model, lambda: program(copy, "guide")
-
-    moved = {}
-    for name, kind in (("relative", RelativeTrajectoryBalance), ("plain", TrajectoryBalance)):
-        pyro.clear_param_store()
-        net, copy, model, guide = parts()
-        before = net.bias.detach().clone()
-        loss = kind(16)
-        fit(model, guide, loss, 600)
-        moved[name] = float((net.bias.detach() - before).abs().max())
-        if name == "relative":
-            loc, log_scale = copy(torch.ones(1)).detach()
-            assert float(loc) == pytest.approx(POSTERIOR_MEAN, abs=0.03)
-            assert float(log_scale.exp()) == pytest.approx(POSTERIOR_SD, abs=0.03)
-            assert float(loss.log_z.detach()) == pytest.approx(LOG_EVIDENCE, abs=0.03)
-    assert moved["relative"] == 0.0
-    assert moved["plain"] > 0.1
-    with pytest.raises(ValueError, match="leaves the model as it is: drop model_gradient"):
-        RelativeTrajectoryBalance(2, model_gradient="wake")
