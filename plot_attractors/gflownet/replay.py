@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["ReplayBuffer", "Rarity", "importance_weights", "rarity_weights"]
+__all__ = ["Rarity", "ReplayBuffer", "rarity_weights"]
 
 Rarity = Literal["product", "geometric_mean"]
 
@@ -33,46 +32,27 @@ def rarity_weights(s: Tensor, of_tokens: Rarity = "product") -> Tensor:
     return (-counts.to(s).log()[inverse] - tokens).softmax(0)
 
 
-def importance_weights(log_weight: Tensor) -> Tensor:
-    """(N,) weights ∝ exp(log-weight), truncated at that of the ⌈√N⌉-th greatest, summing to 1.
-
-    Of states that a policy reached with log-weights log p − log q, nats, draws by them are about
-    those of the target; none is drawn more often than one time in √N, which would be all that is
-    drawn where log-weights differ by hundreds of nats. Source: truncated importance sampling,
-    Ionides (2008), by rank.
-
-    Example:
-        >>> importance_weights(torch.tensor([1.0, 1.0, 2.0, 7.0]).log())
-        tensor([0.1667, 0.1667, 0.3333, 0.3333])
-    """
-    most = log_weight.topk(math.ceil(log_weight.numel() ** 0.5)).values[-1]
-    return log_weight.clamp(max=most).softmax(0)
-
-
 class ReplayBuffer:
     """The newest `capacity` entries (Algorithm 2, *Populate replay buffer*).
 
     An entry is a row, dimension 0, of several tensors; where draws are weighted, one of them is
-    the sentence s (N, width), or the log-weight (N,) for "importance": of terminal states, say,
-    whose trajectories `simulate_backward` opens anew.
+    the sentence s (N, width).
 
     Args:
         capacity: entries kept; the oldest go first.
-        weights: of draws, `rarity_weights` of one kind, or "importance" (`importance_weights`);
-            None: all alike.
+        weights: of draws, `rarity_weights` of one kind; None: all alike.
         device: where entries are, those of a loaded state, too.
     """
 
     def __init__(
         self,
         capacity: int,
-        weights: Rarity | Literal["importance"] | None = "product",
+        weights: Rarity | None = "product",
         device: torch.device | str = "cpu",
     ) -> None:
         if capacity < 1:
             raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
         self.capacity, self.weights, self.device = capacity, weights, device
-        self._weighed = "log_weight" if weights == "importance" else "s"
         self.entries: dict[str, Tensor] = {}
         self._cumulative: Tensor | None = None  # of the weights, until the next add
 
@@ -80,12 +60,7 @@ class ReplayBuffer:
         return len(next(iter(self.entries.values()))) if self.entries else 0
 
     def add(self, /, **rows: Tensor) -> None:
-        """Appends rows; must name the same tensors every time, that which gives weights too."""
-        if self.weights and self._weighed not in rows:
-            raise ValueError(
-                f"A replay buffer with weights {self.weights!r} needs the tensor that they are "
-                f"made of: add({self._weighed}=..., ...)."
-            )
+        """Appends rows; must name the same tensors every time."""
         if self.entries and rows.keys() != self.entries.keys():
             raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
         old = self.entries or {name: new[:0] for name, new in rows.items()}
@@ -102,19 +77,15 @@ class ReplayBuffer:
         """n entries with replacement."""
         if not len(self):
             raise ValueError("The replay buffer is empty: add to it before drawing from it.")
-        if self.weights is not None:
+        if self.weights is None:
+            index = torch.randint(len(self), (n,))
+        else:
             if self._cumulative is None:
-                of = self.entries[self._weighed]
-                if self.weights == "importance":
-                    w = importance_weights(of)
-                else:
-                    w = rarity_weights(of, self.weights)
-                self._cumulative = w.double().cumsum(0)
+                weights = rarity_weights(self.entries["s"], self.weights)
+                self._cumulative = weights.double().cumsum(0)
             total = self._cumulative[-1]
             u = torch.rand(n, dtype=torch.float64, device=total.device) * total
             index = torch.searchsorted(self._cumulative, u).clamp(max=len(self) - 1)
-        else:
-            index = torch.randint(len(self), (n,))
         return {name: rows[index] for name, rows in self.entries.items()}
 
     def state_dict(self) -> dict[str, Tensor]:

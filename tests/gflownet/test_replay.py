@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
-from plot_attractors.gflownet.replay import Rarity, importance_weights, rarity_weights
+from plot_attractors.gflownet.replay import Rarity, rarity_weights
 from plot_attractors.language import Language
 
 KINDS: tuple[Rarity, ...] = ("product", "geometric_mean")
@@ -36,15 +36,6 @@ def test_rarity_weights(kind: Rarity) -> None:
     s = language.sentences[torch.randint(language.count, (60,)).clamp(max=12)]
     assert torch.allclose(rarity_weights(s, kind), brute_force(s, kind), atol=1e-6)
     assert rarity_weights(s, kind).sum() == pytest.approx(1.0, abs=1e-5)
-
-
-def test_only_the_product_over_tokens_prefers_short_sentences() -> None:
-    """Of all sentences, each once, in which tokens of a length are as frequent as any."""
-    language = Language((2,) * 6)
-    short = language.sentences.sum(-1) == 1
-    product, mean = (float(rarity_weights(language.sentences, kind)[short].sum()) for kind in KINDS)
-    assert product > 0.95
-    assert mean == pytest.approx(12 / 728, rel=0.01)
 
 
 def test_rarity_weights_of_many_long_sentences_do_not_underflow() -> None:
@@ -117,44 +108,12 @@ def test_a_loaded_state_is_the_buffers_own() -> None:
     assert len(there) == 2
 
 
-def test_draws_by_importance_are_those_of_the_target() -> None:
-    """States of N(0, 1) with log-weights towards N(1, 0.8²) have its mean and spread when drawn,
-    which draws that are all alike do not.
-    """
-    torch.manual_seed(0)
-    z = torch.randn(20_000)
-    target = torch.distributions.Normal(1.0, 0.8)
-    log_weight = target.log_prob(z) - torch.distributions.Normal(0.0, 1.0).log_prob(z)
-    moments = {}
-    for weights in ("importance", None):
-        buffer = ReplayBuffer(20_000, weights=weights)
-        buffer.add(z=z, log_weight=log_weight)
-        drawn = buffer.draw(20_000)["z"]
-        moments[weights] = float(drawn.mean()), float(drawn.std())
-    assert moments["importance"] == pytest.approx((1.0, 0.8), abs=0.05)
-    assert moments[None] == pytest.approx((0.0, 1.0), abs=0.05)
-
-
-def test_no_single_state_is_all_that_importance_draws() -> None:
-    log_weight = torch.zeros(100)
-    log_weight[3] = 50.0
-    weights = importance_weights(log_weight)
-    assert float(weights.sum()) == pytest.approx(1.0)
-    assert float(weights.max()) <= 0.1, "one in ten, of a hundred"
-    assert float(log_weight.softmax(0)[3]) == 1.0, "what truncation is for"
-    assert importance_weights(torch.zeros(5)).tolist() == pytest.approx([0.2] * 5)
-
-
 def test_bad_use() -> None:
     with pytest.raises(ValueError, match="capacity of at least 1, not 0"):
         ReplayBuffer(0)
     buffer = ReplayBuffer(5)
     with pytest.raises(ValueError, match="The replay buffer is empty"):
         buffer.draw(1)
-    with pytest.raises(ValueError, match=r"weights 'product' needs .* add\(s="):
-        buffer.add(z=torch.ones(2))
-    with pytest.raises(ValueError, match=r"weights 'importance' needs .* add\(log_weight="):
-        ReplayBuffer(5, weights="importance").add(z=torch.ones(2))
     buffer.add(s=torch.eye(2), z=torch.ones(2))
     with pytest.raises(ValueError, match="This buffer holds s, z; got s, x"):
         buffer.add(s=torch.eye(2), x=torch.ones(2))
