@@ -52,7 +52,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_plates.py::test_elements_that_act_on_each_other",
     "tests/gflownet/test_plates.py::test_automatic_guides_over_a_simplex",
     "tests/gflownet/test_pyro_diagnostics.py::test_calibration_and_sleep_take_reparametrised_models",
-    "tests/gflownet/test_pyro_diagnostics.py::test_data_are_never_written",
     "tests/gflownet/test_pyro_diagnostics.py::test_every_row_of_a_batch_has_its_evidence",
     "tests/gflownet/test_pyro_diagnostics.py::test_exact_guides_pass",
     "tests/gflownet/test_pyro_diagnostics.py::test_figures",

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
@@ -15,12 +14,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plot_attractors.gflownet.programs import (
-    FixedValues,
     Program,
     Site,
     Values,
     counted,
-    drawn,
     is_deterministic,
     is_factor,
     is_one,
@@ -37,8 +34,6 @@ __all__ = [
     "simulatable",
     "simulated",
 ]
-
-TRIED = 8  # elements of each argument that are changed
 
 
 class _Draws(Messenger):
@@ -135,55 +130,7 @@ def simulatable(trace: Any) -> Values:
 
 def require_alike(drawn: Any, scored: Any) -> None:
     """ValueError where a model scores what it drew otherwise than when it drew it."""
-    _require_same(_scores(drawn), _scores(scored))
-
-
-def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
-    """ValueError where sites depend on arguments that observed values are computed from.
-
-    Draws are written into tensors that are observed (`simulated`), not into what these are computed
-    from: numbers, other types. Of each argument a few elements are changed, one by one: none may
-    change what is observed and the densities of fixed draws, too. ValueError, too, where no
-    argument changes what is observed, which then comes from where nothing is written.
-    """
-    with side_run():
-
-        def observed(arguments: Any) -> Values:
-            torch.manual_seed(0)
-            return observed_values(poutine.trace(model).get_trace(*arguments[0], **arguments[1]))
-
-        given = args, kwargs
-        first, again = observed(given), observed(given)
-        computed = [k for k, v in first.items() if k in again and not _same_memory(v, again[k])]
-        if not computed:
-            return
-        trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
-        draws = {name: trace.nodes[name]["value"] for name in first if name in trace.nodes}
-        program = FixedValues(drawn(trace))(poutine.condition(model, draws))
-
-        def scores(arguments: Any) -> Values:
-            torch.manual_seed(0)
-            return _scores(poutine.trace(program).get_trace(*arguments[0], **arguments[1]))
-
-        before, known = scores(given), False
-        for whole, changed in _changed(given):
-            try:
-                seen, after = observed(changed), scores(changed)
-            except Exception:  # whatever a program does with other values
-                continue
-            if not all(k in seen and _close(first[k], seen[k]) for k in computed):
-                known = True
-                if not whole:
-                    _require_same(before, after)
-        if not known:
-            raise ValueError(
-                f"Site {quoted(computed)} observes what each run makes anew of no argument, so "
-                "that it cannot be told whether other sites depend on it: make it a tensor outside "
-                "of the model, as in obs=y[t], or of an argument."
-            )
-
-
-def _require_same(before: Values, after: Values) -> None:
+    before, after = _scores(drawn), _scores(scored)
     if moved := [k for k, v in before.items() if k not in after or not _close(v, after[k])]:
         raise ValueError(
             f"Site {quoted(moved)} of the model depends on observed values that it takes from "
@@ -193,33 +140,29 @@ def _require_same(before: Values, after: Values) -> None:
         )
 
 
+def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
+    """ValueError where the model computes what it observes, anew in each run.
+
+    Draws are written into tensors that are observed (`simulated`), not into what these are computed
+    from, which other sites may depend on: numbers, other types.
+    """
+    with side_run():
+        first, again = (
+            observed_values(poutine.trace(model).get_trace(*args, **kwargs)) for _ in range(2)
+        )
+    where = [{k: v.untyped_storage().data_ptr() for k, v in of.items()} for of in (first, again)]
+    computed = [k for k in first.keys() & again.keys() if where[0][k] != where[1][k]]
+    if computed:
+        raise ValueError(
+            f"Site {quoted(computed)} observes what each run of the model computes anew, so that "
+            "what is drawn in its place has no effect on what else depends on it: observe a tensor "
+            "from outside of the model as it is, as in obs=y[t]."
+        )
+
+
 def _scores(trace: Any) -> Values:
     return {k: site["fn"].log_prob(site["value"]) for k, site in sample_sites(trace).items()}
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
-
-
-def _same_memory(a: Tensor, b: Tensor) -> bool:
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-def _changed(arguments: Any) -> Iterator[tuple[bool, Any]]:
-    """The arguments, each time with another element of a tensor, array or number raised by 1, or
-    the whole of one.
-    """
-    leaves, layout = tree_flatten(arguments)
-    shuffled = torch.randperm(len(leaves)).tolist()
-    numbers = [i for i in shuffled if type(leaves[i]) in (int, float)][:TRIED]
-    arrays = [i for i in shuffled if isinstance(leaves[i], Tensor | np.ndarray)]
-    for i in [*numbers, *(i for i in arrays if leaves[i].dtype != object)]:
-        leaf = leaves[i]
-        some = torch.randperm(torch.as_tensor(leaf).numel())[:TRIED].tolist()
-        for at in [slice(None), *some] if i in arrays else some:
-            new = torch.as_tensor(leaf).detach().clone(memory_format=torch.contiguous_format)
-            new.view(-1)[at] = new.view(-1)[at] + 1  # True of what is Boolean
-            as_before = new if isinstance(leaf, Tensor) else np.asarray(new)
-            changed = type(leaf)(new) if i in numbers else as_before
-            after = [*leaves[:i], changed, *leaves[i + 1 :]]
-            yield at == slice(None), tree_unflatten(after, layout)

@@ -35,14 +35,14 @@ def announce(loss: nn.Module, name: str, given: Any) -> None:
     """
     if isinstance(given, PyroModule):
         return
-    store = pyro.get_param_store()
+    held = dict(pyro.get_param_store().named_parameters())
     for part, parameter in loss.named_parameters():
         if pyro.settings.get("module_local_params"):
             show = effectful(lambda *_, value=parameter, **__: value, type="param")
             show(part, parameter, name=part)
             continue
         full_name, count = f"{name}.{part}", 0
-        while full_name in store and store[full_name].unconstrained() is not parameter:
+        while held.get(full_name, parameter) is not parameter:
             count += 1
             full_name = f"{name}_{count}.{part}"
         pyro.param(full_name, parameter)
