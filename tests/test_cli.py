@@ -371,12 +371,8 @@ def test_a_model_is_asked_and_sampled(run: Path, tmp_path: Path) -> None:
     answer = call("ask", "pretrained:hbv", "LR", "--draws", "50", "--most", "3")
     assert "LR: as uncertain as" in answer.stdout
     assert answer.stdout.count("class ") >= 2
-    out, program = tmp_path / "samples.csv", tmp_path / "participant.py"
+    out = tmp_path / "samples.csv"
     sampled = call("samples", "pretrained:hbv", "-o", out, "--inputs", "4", "--draws", "3")
     assert f"{out}: 12 draws of 4 inputs" in sampled.stdout
-    assert (
-        call("export", "pretrained:hbv", program, "--simulator", "--between", "L,R").exit_code == 0
-    )
-    assert "pretrained:hbv" in program.read_text(encoding="utf-8")
     assert "an attractor model, not" in error_of(call("ask", run, "0"))
     assert "is not" in error_of(call("samples", run, "-o", tmp_path / "samples.txt"))

@@ -98,30 +98,23 @@ def follow(
     return first_passage(near.distance <= radius(model), choice), choice
 
 
-def radius(model: AttractorModel, threshold: float = RADIUS) -> float:
-    """Within which a state is at an embedding: so many ε√d (`noise_radius`)."""
-    return threshold * noise_radius(model)
-
-
-def lasting(there: Tensor, choice: Tensor, hold: int = HOLD) -> Tensor:
-    """(L + 1, n) the times at which states are at an embedding, `there` (L + 1, n), and have a
-    choice (L + 1, n) that lasts for `hold` steps more.
-    """
-    stays = there.clone()
-    for k in range(1, hold + 1):
-        stays[:-k] &= choice[k:] == choice[:-k]
-    stays[-hold:] = False  # none of these can have lasted
-    return stays
+def radius(model: AttractorModel) -> float:
+    """2 ε√d (`noise_radius`), within which a state is at an embedding."""
+    return RADIUS * noise_radius(model)
 
 
 def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
-    """Responses (n,) at the first time that is `lasting`.
+    """Responses (n,) at the first time at which a state is at an embedding, `there` (L + 1, n), and
+    has a choice (L + 1, n) that lasts for `hold` steps more.
 
     >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
     >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)
     Responses(choice=tensor([ 6, -1]), time=tensor([2., nan]))
     """
-    stays = lasting(there, choice, hold)
+    stays = there.clone()
+    for k in range(1, hold + 1):
+        stays[:-k] &= choice[k:] == choice[:-k]
+    stays[-hold:] = False  # none of these can have lasted
     responded, first = stays.any(0), stays.float().argmax(0)
     chosen = choice.gather(0, first[None])[0]
     return Responses(

@@ -170,29 +170,12 @@ def report(
 @app.command()
 def export(
     run: Annotated[Path, Argument(help="Directory of a finished run that was analysed.")],
-    folder: Annotated[Path, Argument(help="Directory to write; of a simulator, a .py file.")],
-    simulator: Annotated[
-        bool,
-        Option("--simulator", help="Write a program that simulates choices and times of people."),
-    ] = False,
-    between: Annotated[
-        str, Option(help="Of a simulator: the two inputs that are told apart, with a comma.")
-    ] = "",
+    folder: Annotated[Path, Argument(help="Directory to write.")],
     debug: Debug = False,
 ) -> None:
     """Write a trained model to be given away: weights, settings, numbers, and a card about it."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     with one_sentence(debug), messages():
-        if simulator:
-            from plot_attractors.analysis.simulator import program
-            from plot_attractors.runs import Run
-
-            if folder.suffix != ".py":
-                raise ValueError(f"a simulator is a .py file, and {folder} is not")
-            ends = [part.strip() for part in between.split(",") if part.strip()]
-            folder.write_text(program(Run(run), ends), encoding="utf-8")
-            console.print(escape(f"{folder} is ready: from {folder.stem} import simulator"))
-            return
         from plot_attractors.report.export import export as write
 
         with console.status("exporting"), still("measuring again what the weights give"):
