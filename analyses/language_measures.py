@@ -1,4 +1,4 @@
-"""Description lengths and disentanglement of a language, and its corpus as a table."""
+"""Description lengths of a language, and its corpus as a table."""
 
 from __future__ import annotations
 
@@ -19,24 +19,18 @@ from plot_attractors.analysis.corpora import Corpus, Writing, make
 from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.measures import description_length
 from plot_attractors.measures._arguments import MISSING, feature_matrix
-from plot_attractors.measures._counts import number_values
-from plot_attractors.measures.disentanglement import (
-    mutual_information_gap,
-    symbol_disentanglement,
-)
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
 
 similarity = registry.load("analyses", "similarity")
 
-TITLE = "Description length and disentanglement"
+TITLE = "Description length"
 CAPTIONS = {
     "language_measures": (
-        "Do sentences make the description of what they mean shorter, and has every factor of "
-        "meaning a part of its own? Left: how many times shorter the prequential code of features "
-        "is where sentences are known: compositionality of the language system, C = K(Z) / "
-        "K(Z | W). 1: they tell nothing by their parts. Right: mutual information gap. A cross is "
+        "Do sentences make the description of what they mean shorter? How many times shorter the "
+        "prequential code of features is where sentences are known: compositionality of the "
+        "language system, C = K(Z) / K(Z | W). 1: they tell nothing by their parts. A cross is "
         "the same measure when sentences are shuffled over inputs; a diamond, when they are "
         "shuffled over meanings, so that every meaning keeps sentences of its own, but without "
         "system; a triangle, of a language that spells the features out."
@@ -71,24 +65,14 @@ MEASURES = {  # and their units
     "language_compositionality": "",
     "code_length": BITS,
     "code_length_given": BITS,
-    "mutual_information_gap": "",
-    "posdis": "",
-    "bosdis": "",
 }
-# whether a greater value is a better one
-TESTED = np.array([True, False, False, True, True, True])
+TESTED = np.array([True, False, False])
 
 
 def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
     """The values of all measures, and why they are NaN."""
     lengths = description_length.of_features(corpus.sentences, corpus.meaning, corpus.kinds)
-    gaps = (
-        mutual_information_gap(corpus.symbols, corpus.meaning, corpus.kinds),
-        symbol_disentanglement(corpus.symbols, corpus.meaning, corpus.kinds),
-        symbol_disentanglement(corpus.tokens, corpus.meaning, corpus.kinds),
-    )
-    values = [*lengths[:3], *(gap.value for gap in gaps)]
-    return np.array(values), [lengths.reason] * 3 + [gap.reason for gap in gaps]
+    return np.array(lengths[:3]), [lengths.reason] * 3
 
 
 def statistics(corpus: Corpus) -> pd.DataFrame:
@@ -150,7 +134,7 @@ def spelled(corpus: Corpus) -> Corpus:
     """
     meaning, kinds = feature_matrix(corpus.meaning, corpus.kinds)
     has_gaps = np.array(kinds, dtype=bool) & (meaning == MISSING).any(0)  # whose number is 0
-    codes = number_values(meaning, kinds) + ~has_gaps
+    codes = description_length.number_values(meaning, kinds) + ~has_gaps
     sizes = codes.max(0, initial=1)
     names = tuple(f"{f.name} {j}" for f, size in zip(corpus.features, sizes, strict=True)
                   for j in range(size))  # fmt: skip
@@ -178,12 +162,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of one sentence for each of `inputs` inputs of every split.
 
     - ``summary.csv``: ``measure``: ``language_compositionality``, and the code lengths of features
-      ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input;
-      ``mutual_information_gap``, of groups of tokens or positions, and features; ``posdis`` and
-      ``bosdis``, of the same and of tokens. ``null_…``: of languages whose sentences are
-      shuffled over inputs; ``holistic_…``: over meanings; ``p_value``: that shuffled ones are as
-      great; ``spelled``: of the language that spells the features out, a ceiling; ``n``: distinct
-      inputs; ``reason``: why the value is missing.
+      ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input. ``null_…``:
+      of languages whose sentences are shuffled over inputs; ``holistic_…``: over meanings;
+      ``p_value``: that shuffled ones are as great; ``spelled``: of the language that spells the
+      features out, a ceiling; ``n``: distinct inputs; ``reason``: why the value is missing.
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -214,18 +196,15 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = similarity.MARKS | {
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """The figure ``language_measures``, from ``summary.csv``."""
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    summary = tables["summary.csv"]
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes, summary = figure.subplots(), tables["summary.csv"]
     compositionality = summary[summary["measure"] == "language_compositionality"]
-    similarity.draw_splits(left, compositionality, MARKS, start=1.0)
-    left.set_xscale("log")
-    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    left.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    left.xaxis.set_minor_formatter(NullFormatter())
-    left.set(title="Compositionality C = K(Z) / K(Z | W)", xlabel="C, times shorter (logarithmic)")
-    similarity.draw_splits(right, summary[summary["measure"] == "mutual_information_gap"], MARKS)
-    right.set(title="Mutual information gap", xlabel="value; best is 1")
+    similarity.draw_splits(axes, compositionality, MARKS, start=1.0)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set(title="Compositionality C = K(Z) / K(Z | W)", xlabel="C, times shorter (logarithmic)")
     marks = [Line2D([], [], linestyle="", label=label, **look) for label, look in MARKS.values()]
     figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
     return {"language_measures": figure}

@@ -16,8 +16,8 @@ from plot_attractors.measures._arguments import (
     feature_matrix,
     why_equal,
 )
-from plot_attractors.measures._counts import indicators, number_values
 
+BINS = 10  # of a continuous feature
 FIRST = 16  # inputs that are coded before anything is learned; blocks double from there on
 PRIOR = 1.0  # precision of the Gaussian prior of a classifier's weights
 NO_INPUTS = f"fewer than {2 * FIRST} inputs, of which no decoder learns"
@@ -84,14 +84,14 @@ def of_features(
         return DescriptionLength(math.nan, math.nan, math.nan, reason)
     outcomes = codes.max(0, initial=0) + 1
     order = np.random.default_rng(seed).permutation(n)
-    bags, one_hot = bags[order], indicators(codes)[0].toarray()[order]
+    bags, meant = bags[order], one_hot(codes)[order]
     first = np.cumsum(outcomes) - outcomes
     nats = np.full(2, FIRST * float(np.log(outcomes).sum()))  # without sentences, and with them
     seen = FIRST
     while seen < n:
         past, following = slice(0, seen), slice(seen, min(2 * seen, n))
         nats += [
-            _logistic(known[past], one_hot[past], known[following], one_hot[following], first)
+            _logistic(known[past], meant[past], known[following], meant[following], first)
             for known in (bags[:, :0], bags)
         ]
         seen = following.stop
@@ -130,3 +130,25 @@ def _logistic(
         )  # fmt: skip
         weight = begin + optimum.x.reshape(begin.shape)
     return float(-(meant_next * log_p(known_next, weight)).sum())
+
+
+def number_values(array: Floats, kinds: Sequence[bool]) -> Integers:
+    """(N, F) features as numbers from 0, all of which occur, in the order of their values.
+
+    Continuous features (`kinds` false) with more than `BINS` values are put into quantile bins.
+    """
+    codes = np.empty(array.shape, dtype=np.intp)
+    for k, discrete in enumerate(kinds):
+        column = array[:, k]
+        level, inverse = np.unique(column, return_inverse=True)
+        if not discrete and len(level) > BINS:
+            edges = np.quantile(column, np.arange(1, BINS) / BINS)
+            binned = np.searchsorted(edges, column, side="right").astype(np.float64)
+            inverse = np.unique(binned, return_inverse=True)[1]
+        codes[:, k] = inverse.reshape(-1)
+    return codes
+
+
+def one_hot(codes: Integers) -> Floats:
+    """(N, levels) of 0 and 1, the levels of all columns side by side, of codes (N, F)."""
+    return np.concatenate([np.eye(column.max() + 1)[column] for column in codes.T], axis=1)

@@ -276,13 +276,6 @@ METRICS: dict[str, Metric] = {
         _language("code_length_given", "code length of features, given sentences",
                   "K(Z | W) / N, what learning to read costs included", unit="bits an input",
                   format=".2f", bounds=("spelled language", "`code_length`")),
-        _language("mutual_information_gap", "mutual information gap (MIG)",
-                  "(I₁ − I₂) / H(feature), the two greatest I(symbol; feature), mean over "
-                  "features"),
-        _language("posdis", "positional disentanglement",
-                  "(I₁ − I₂) / H(symbol), the two greatest I(symbol; feature), mean over positions "
-                  "or groups"),
-        _language("bosdis", "bag-of-symbols disentanglement", "posdis of which tokens occur"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "

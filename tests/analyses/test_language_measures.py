@@ -39,7 +39,7 @@ def call(*arguments: str | Path) -> Result:
 
 def test_a_spelled_language_reaches_the_ceiling_and_names_do_not() -> None:
     best, worst = summary(Speller(LANGUAGE)), summary(Namer(LANGUAGE))
-    tested = ["language_compositionality", "mutual_information_gap", "posdis", "bosdis"]
+    tested = ["language_compositionality"]
     assert list(best.index[best["p_value"].notna()]) == tested
     np.testing.assert_allclose(best.loc[tested, "value"], best.loc[tested, "spelled"], rtol=1e-6)
     assert (best.loc[tested, "value"] > best.loc[tested, "holistic_mean"]).all()
@@ -52,9 +52,6 @@ def test_a_spelled_language_reaches_the_ceiling_and_names_do_not() -> None:
 def test_a_language_of_one_sentence_tells_nothing() -> None:
     table = summary(Mute(LANGUAGE))
     assert table.loc["language_compositionality", "value"] == pytest.approx(1, abs=0.02)
-    gap = table.loc["mutual_information_gap"]
-    assert gap[["value", "null_mean", "spelled"]].isna().all()
-    assert gap["reason"] == "all sentences are equal"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +70,7 @@ def test_a_run_and_its_corpus_have_the_same_measures(run: Path, tmp_path: Path) 
     own = pd.read_csv(folder / "summary.csv").set_index(keys)
     results = pd.read_csv(tmp_path / "found.csv").set_index(keys)
     np.testing.assert_allclose(own["value"], results.loc[own.index, "value"], rtol=1e-9)
-    assert own["value"].notna().sum() >= 4
+    assert own["value"].notna().sum() == 6
     assert set(results.index.get_level_values("measure")) > {"topographic_similarity"}
 
 

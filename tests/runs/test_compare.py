@@ -70,7 +70,7 @@ held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
 """,
     "language_measures": """measure,split,value
-language_compositionality,train,2.5\nmutual_information_gap,train,0.625\nmutual_information_gap,held_out,1
+language_compositionality,train,2.5\nlanguage_compositionality,held_out,1
 """,
     "diversity": """split,samples,mean,sigma
 train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
@@ -158,7 +158,7 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     expected = {
         "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625,
         "shuffled": 0.5, "topographic_similarity": 0.375, "diversity": -math.inf,
-        "language_compositionality": 2.5, "mutual_information_gap": 0.625,
+        "language_compositionality": 2.5,
         "diversity_sigma": 0, "diversity_held_out": -10, "diversity_16": -7,
         "diversity_16_sigma": 0.125, "minutes": 1.5,
     }  # fmt: skip
