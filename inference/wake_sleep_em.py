@@ -53,8 +53,8 @@ class WakeSleepEM(training.EM):
         """Raises ValueError for sentences that neither factor nor can be listed."""
         return training.ExactSentences(training.require_posterior(self.model))
 
-    def pool(self, perturbed_sd: tuple[float, float]) -> training.ExactPool:
-        return training.ExactPool(self.model, self.inputs, self.sentences, perturbed_sd)
+    def pool(self, perturbed_sd: tuple[float, float]) -> training.Pool:
+        return training.Pool(self.model, self.inputs, self.sentences, perturbed_sd)
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:

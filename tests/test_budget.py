@@ -17,9 +17,9 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1991,
+    "plot_attractors/model/": 1983,
     "plot_attractors/language/": 1029,
-    "plot_attractors/training/": 2301,
+    "plot_attractors/training/": 2084,
     "plot_attractors/gflownet/": 4012,
     "plot_attractors/language_of_thought/": 1947,
     "plot_attractors/data/": 2404,
@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 701,
     "examples/": 277,
     "docs/": 685,
-    "tests/": 25180,
+    "tests/": 25037,
 }
-WORDS = 65730  # of pages
+WORDS = 65620  # of pages
 SLACK_OF_WORDS = 1000
 
 

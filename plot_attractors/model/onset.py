@@ -96,14 +96,6 @@ class Onset(nn.Module):
         sd = STATIONARY_SD * self.epsilon * ratio.sqrt()
         return self._inside(to, mean, sd)
 
-    def log_ratio(self, z: Tensor, t: Tensor | float, z0: Tensor) -> Tensor:
-        """(…) log N(a_t; ρ^t a_0, v_t) − log N(a_t; 0, ε²), nats: by which a flow that looks
-        forward to F is wrong in the axis.
-        """
-        settled = Normal(self.center, self.epsilon, validate_args=False)
-        ratio = self.law(z0, t).log_prob(z) - settled.log_prob(z)
-        return torch.where(self.axis, ratio, 0.0).sum(-1)
-
     def _inside(self, to: Normal, mean: Tensor, sd: Tensor) -> Normal:
         axis = self.axis
         loc, scale = torch.where(axis, mean, to.loc), torch.where(axis, sd, to.scale)

@@ -14,7 +14,7 @@ from .m_step import (
     visited_sentence,
     visited_sentences,
 )
-from .pool import PERTURBED_SD, ExactPool, Pool, SentencePool
+from .pool import PERTURBED_SD, Pool, SentencePool
 from .schedule import (
     At,
     Phase,
@@ -34,7 +34,6 @@ __all__ = [
     "At",
     "EMConfig",
     "EStep",
-    "ExactPool",
     "ExactSentences",
     "MStep",
     "MStepConfig",

@@ -1,4 +1,4 @@
-"""The E-step: dynamics learn by wake-sleep and balance, the discretizer by likelihood."""
+"""The E-step: dynamics learn by wake-sleep, and then to stay; the discretizer by likelihood."""
 
 from __future__ import annotations
 
@@ -13,16 +13,8 @@ from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.onset import STATIONARY_SD
-from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
-from plot_attractors.training.schedule import (
-    At,
-    Scalar,
-    clipped_update,
-    late_cosine,
-    require_parts,
-    set_lr,
-)
+from plot_attractors.training.schedule import At, Scalar, clipped_update, late_cosine, set_lr
 from plot_attractors.training.stay import (
     Basins,
     Transitions,
@@ -30,7 +22,7 @@ from plot_attractors.training.stay import (
     posterior_transitions,
     prior_transitions,
 )
-from plot_attractors.training.walk import Balance, Walk, backward_walks, sleep_loss, wake_loss
+from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
 
 __all__ = ["EStep"]
 
@@ -41,8 +33,6 @@ STAY_STATES = 256  # at embeddings of sentences of the posterior, whose next ste
 STAY_WEIGHT = 3.0  # of what stays, beside the walk, whose samples are noisier
 WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
-BALANCE_EVERY = 4  # updates of the forward dynamics for one by balance
-BALANCE_RATE = 0.25  # its learning rate beside likelihood, as a part of that of likelihood
 DISCRETIZER_EVERY = 4  # updates of the forward dynamics for one of the discretizer
 DISCRETIZER_STATES = 256  # in an update of the discretizer
 
@@ -65,30 +55,23 @@ class EStep:
         walk: Walk,
         lr: float,
     ) -> None:
-        self.model, self.inputs, self.pool, self.config = model, inputs, pool, walk
-        self.lr = lr
-        if walk.balance in ("detailed", "sub_trajectory"):  # which read F before K
-            require_parts(model, f"walk.losses={walk.balance}", "flow_correction")
+        self.model, self.inputs, self.pool, self.lr = model, inputs, pool, lr
         self.steps = walk.steps(model)  # K
         if self.steps < model.steps:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
-        _check_noise(model, walk)
+        _check_noise(model)
         self.walks = ReplayBuffer(WALKS_EVERY * WALKS, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
         )
-        # its own moments: those of likelihood are of another size
-        self.balance_rate = BALANCE_RATE if walk.likelihood else 1.0
-        self.of_balance = torch.optim.Adam(model.theta, self.balance_rate * lr, fused=True)
 
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        own: dict[str, Any] = {"theta": self.theta, "balance": self.of_balance}
-        own |= {"discretizer": self.discretizer, "walks": self.walks}
-        return own | self.pool.state
+        own: dict[str, Any] = {"theta": self.theta, "discretizer": self.discretizer}
+        return own | {"walks": self.walks, **self.pool.state}
 
     def begin(self) -> None:
         """Sentences anew, since the reward has changed; with them the noise of a step, and where
@@ -118,11 +101,6 @@ class EStep:
         forward = Trajectories(self.model.trajectories(e.z0, horizon), e.z0)
         return wake_loss(self.model, forward, self.steps)
 
-    def balance(self, kind: Balance) -> Tensor:
-        """Of trajectories of the walk, half of them backward."""
-        e = self.model.encode(self.inputs(BALANCE_INPUTS))
-        return balance_loss(self.model, e, self.pool, kind, self.steps)
-
     def stay(self) -> Transitions:
         """After the walk, F = R by assumption: states in the basins of sentences, and off them."""
         e, s = self.pool.pairs(STAY_STATES)
@@ -131,7 +109,7 @@ class EStep:
             perturbed_sd, off = self.pool.perturbed_sd, self.pool.off(e)
             return to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
 
-    def likelihood_update(self, position: int) -> dict[str, Tensor]:
+    def update_dynamics(self, position: int) -> dict[str, Tensor]:
         """Wake-sleep, and detailed balance of what stays in closed form."""
         model, losses = self.model, {"sleep_loss": self.walk(position)}
         if self.steps < model.steps:
@@ -142,27 +120,12 @@ class EStep:
         clipped_update(self.theta, model.theta, torch.stack([*losses.values()]).sum())
         return losses
 
-    def balance_update(self, kind: Balance) -> dict[str, Tensor]:
-        """Balance of the walk; where nothing else does, of what stays, too, at drawn states."""
-        model, losses = self.model, {"balance_loss": self.balance(kind)}
-        if not self.config.likelihood and self.steps < model.steps:
-            program = model.forward_step, model.backward_step, model.epsilon
-            losses["stay_loss"] = STAY_WEIGHT * self.stay().balance(*program) / model.steps
-        clipped_update(self.of_balance, model.theta, torch.stack([*losses.values()]).sum())
-        return losses
-
     def update(self, at: At, final: bool) -> dict[str, Scalar]:
         """One update; in a final E-step the learning rate falls in the second half."""
         self.pool.renew(at.position)
         if final:
-            rate = late_cosine(at.progress) * self.lr
-            set_lr(rate, self.theta, self.discretizer)
-            set_lr(self.balance_rate * rate, self.of_balance)
-        c, losses = self.config, dict[str, Tensor]()
-        if c.likelihood:
-            losses |= self.likelihood_update(at.position)
-        if c.balance and at.position % (BALANCE_EVERY if c.likelihood else 1) == 0:
-            losses |= self.balance_update(c.balance)
+            set_lr(late_cosine(at.progress) * self.lr, self.theta, self.discretizer)
+        losses = self.update_dynamics(at.position)
         if at.position % DISCRETIZER_EVERY == 0:
             losses["discretizer_sleep_loss"] = self.update_discretizer()
         return {name: loss.detach() for name, loss in losses.items()}
@@ -176,8 +139,8 @@ class EStep:
         return loss
 
 
-def _check_noise(model: AttractorModel, walk: Walk) -> None:
-    """ValueError where the bounds of a step's noise do not let states stay, or only by no step."""
+def _check_noise(model: AttractorModel) -> None:
+    """ValueError where the bounds of a step's noise do not let states stay."""
     low, high = getattr(model.forward_dynamics, "sd_range", (model.epsilon / 2, model.epsilon))
     stationary = STATIONARY_SD * model.epsilon
     if not low <= stationary <= high:
@@ -185,9 +148,4 @@ def _check_noise(model: AttractorModel, walk: Walk) -> None:
             f"states stay at embeddings by steps with the standard deviation {stationary:.3g}, "
             f"{STATIONARY_SD:.2g} epsilon, which the bounds from {low:g} to {high:g} "
             "exclude: set dynamics.min_sd or epsilon"
-        )
-    if not walk.likelihood and low < stationary / 2:
-        raise ValueError(
-            "to stay put without noise satisfies balance alone: set "
-            f"dynamics.min_sd={0.7 * model.epsilon:.3g}"
         )

@@ -1,9 +1,8 @@
-"""Inputs and sentences of their posteriors that an E-step draws from, renewed all the time."""
+"""Inputs and sentences of their posteriors that an E-step draws from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from pyro.distributions import Normal
@@ -11,23 +10,37 @@ from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.sentences import ExactSentences, SampledSentences
+from plot_attractors.training.sentences import SampledSentences, Sentences
 from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
 
-__all__ = ["PERTURBED_SD", "ExactPool", "Pool", "SentencePool"]
+__all__ = ["PERTURBED_SD", "Pool", "SentencePool"]
 
 PERTURBED_SD = 0.3, 0.6  # least and greatest sd of perturbed starts
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
-CANDIDATES = 16  # exact ones of an input, of which a flow is the sum
 NEW = 24  # pairs for an update
 OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
 
 
-class Pool(Protocol):
-    """Where an E-step takes inputs and sentences from."""
+class Pool:
+    """Pairs (x, s) with s ~ P(s | x), and states off all sentences, new in every update.
 
-    perturbed_sd: tuple[float, float]  # least and greatest sd of perturbed starts
+    Args:
+        model, inputs: the model, and n → n training inputs.
+        sentences: where draws of P(s | x) come from.
+        perturbed_sd: least and greatest sd of perturbed starts.
+    """
+
+    def __init__(
+        self,
+        model: AttractorModel,
+        inputs: Callable[[int], Tensor],
+        sentences: Sentences,
+        perturbed_sd: tuple[float, float] = PERTURBED_SD,
+    ) -> None:
+        self.model, self.inputs, self.sentences = model, inputs, sentences
+        self.perturbed_sd = perturbed_sd
+        self.state = dict[str, ReplayBuffer]()  # what must survive a stop
 
     def fill(self) -> None:
         """All anew, since the reward has changed."""
@@ -35,65 +48,25 @@ class Pool(Protocol):
     def renew(self, position: int) -> None:
         """Some anew, now and then."""
 
-    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each."""
-
-    def candidates(self, e: Encoding) -> Tensor:
-        """(C, n, width) sentences of P(s | x) of inputs e."""
-
-    def off(self, e: Encoding) -> OffSentence | None:
-        """States off all sentences, with inputs e; None where there are none."""
-
-    @property
-    def state(self) -> dict[str, ReplayBuffer]:
-        """What must survive a stop."""
-
-
-class ExactPool:
-    """Pairs (x, s) with s ~ P(s | x) exactly, new in every update."""
-
-    def __init__(
-        self,
-        model: AttractorModel,
-        inputs: Callable[[int], Tensor],
-        sentences: ExactSentences,
-        perturbed_sd: tuple[float, float] = PERTURBED_SD,
-    ) -> None:
-        self.model, self.inputs, self.sentences = model, inputs, sentences
-        self.perturbed_sd, self.state = perturbed_sd, dict[str, ReplayBuffer]()
-
-    def fill(self) -> None:
-        pass
-
-    def renew(self, position: int) -> None:
-        pass
-
     @torch.no_grad()
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence each."""
         e = self.model.encode(self.inputs(n))
         return e, self.sentences.draw(e.distribution)
 
-    @torch.no_grad()
-    def candidates(self, e: Encoding) -> Tensor:
-        q, n = e.distribution, torch.Size([CANDIDATES])
-        return self.model.posterior(q).sample(n)
-
     def off(self, e: Encoding) -> OffSentence | None:
+        """States off all sentences, with inputs e; None where there are none."""
         return off_sentence(self.model, e, self.perturbed_sd, self.sentences)
 
 
-class SentencePool:
-    """Pairs (x, s) with s ~ P(s | x), all candidates of an input at a time, and states off all
-    sentences (`stay.off_sentence`).
+class SentencePool(Pool):
+    """A pool of sampled sentences, which are kept and used several times, and renewed by and by.
 
     A population of candidates costs as much as a few single draws, and all of its sentences are
     draws of P(s | x): a pair costs 1/K of it, less if it is used several times.
-
-    Args:
-        model, inputs: the model, and n → n training inputs.
-        sentences: where populations come from.
-        perturbed_sd: of states off all sentences.
     """
+
+    sentences: SampledSentences
 
     def __init__(
         self,
@@ -102,24 +75,17 @@ class SentencePool:
         sentences: SampledSentences,
         perturbed_sd: tuple[float, float] = PERTURBED_SD,
     ) -> None:
-        self.model, self.inputs, self.sentences = model, inputs, sentences
-        self.perturbed_sd = perturbed_sd
+        super().__init__(model, inputs, sentences, perturbed_sd)
         pools = (ReplayBuffer(PAIRS, weights=None, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
-
-    @property
-    def state(self) -> dict[str, ReplayBuffer]:
-        """What must survive a stop."""
-        return {"pool": self.of_pairs, "off_pool": self.of_states}
+        self.state = {"pool": self.of_pairs, "off_pool": self.of_states}
 
     def fill(self) -> None:
-        """All pairs anew, since the reward has changed."""
         self.of_pairs.clear()
         self.of_states.clear()
         self.add(PAIRS)
 
     def renew(self, position: int) -> None:
-        """Some pairs anew, every 16 updates."""
         if position % RENEW_EVERY == 0:
             self.add(RENEW_EVERY * NEW)
 
@@ -136,16 +102,10 @@ class SentencePool:
             self.of_states.add(s=states.z, **states._asdict())
 
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each."""
         drawn = self.of_pairs.draw(n)
         return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
 
-    def candidates(self, e: Encoding) -> Tensor:
-        """All of a population."""
-        return self.sentences.population(e.distribution).s
-
     def off(self, _: Encoding) -> OffSentence | None:
-        """24 states off all sentences; None where there are none."""
         if not self.of_states:
             return None
         drawn = self.of_states.draw(OFF_SENTENCE_STATES)

@@ -3,8 +3,7 @@
 It is assumed that F(z; x) = Σ_s R(s; x) N(z; ẑ_s, ε²) from then on; the walk comes near it, no
 more. Balance then asks that steps leave F as it is. In a basin by itself the AR(1)
 N(ẑ_s + ρ(z − ẑ_s), (1 − ρ²)ε²) is a solution, whatever x, and a reversible one; −ρ, reflections and
-rotations have residual 0, too, and ρ is chosen. Likelihood of this step is in closed form what
-detailed balance has sampled, a squared residual at a drawn next state.
+rotations have residual 0, too, and ρ is chosen. Likelihood of this step has a closed form.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Normal as TorchNormal
 
-from plot_attractors.gflownet.balance import robust_loss
-from plot_attractors.gflownet.flows import log_isotropic
-from plot_attractors.gflownet.trajectories import Step, expected_score_step, score_step
+from plot_attractors.gflownet.trajectories import Step, expected_score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.onset import PERSISTENCE
@@ -37,7 +34,6 @@ __all__ = [
     "restoring_transitions",
 ]
 
-HUBER = 3.0  # nats of a residual beyond which the loss of balance is linear
 PRIOR_STATES = 192  # at embeddings of sentences from P(s): rare ones need basins as deep as any
 PRIOR_WEIGHT = 0.3  # of these, beside the states of sentences of the posterior
 PERTURBED = 0.1  # part of these that start far from embeddings
@@ -73,11 +69,10 @@ class Transitions(NamedTuple):
     """States, one a row, at an embedding, with the known distribution N(mean, sd²) of their next
     state.
 
-    `z`, `z_hat`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, d), `weight` (n, 1).
+    `z`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, d), `weight` (n, 1).
     """
 
     z: Tensor
-    z_hat: Tensor
     mean: Tensor
     sd: Tensor
     time: Tensor
@@ -93,21 +88,6 @@ class Transitions(NamedTuple):
         to = TorchNormal(self.mean, self.sd, validate_args=False)
         scores = expected_score_step(step, self.z, to, self.time, self.context)
         return -(scores * self.weight[:, 0]).sum()
-
-    def balance(self, forward: Step, backward: Step, epsilon: float) -> Tensor:
-        """Σ weight · r², nats², Huber's loss beyond 3 nats: detailed balance with F(z) = R(s; x)
-        N(z; ẑ_s, ε²), in which R(s; x) cancels, at next states drawn by the forward step::
-
-            r = log F(z) + log P_F(z′ | z) − log F(z′) − log P_B(z | z′)
-        """
-        with torch.no_grad():
-            to = forward(self.z, self.time, self.context)
-            variance = torch.full_like(self.time, epsilon**2)
-            log_f, log_f_to = (log_isotropic(z, self.z_hat, variance) for z in (self.z, to))
-        log_pf = score_step(forward, self.z, to, self.time, self.context)
-        log_pb = score_step(backward, to, self.z, self.time + 1, self.context)
-        residual = log_f + log_pf - log_f_to - log_pb
-        return (self.weight[:, 0] * robust_loss(residual, "huber", HUBER)).sum()
 
 
 def posterior_transitions(
@@ -187,7 +167,7 @@ def restoring_transitions(
     time = torch.randint(basins.walk, basins.steps, (len(z), 1)).to(z)
     mean = z + speed.clamp(max=1) * step
     weights = torch.full_like(time, weight)
-    return Transitions(z, z_hat, mean, to.stddev, time, context, weights)
+    return Transitions(z, mean, to.stddev, time, context, weights)
 
 
 def off_sentence_states(

@@ -1,4 +1,4 @@
-"""The walk of trajectories from inputs to sentences: wake-sleep of both dynamics, and balance.
+"""The walk of trajectories from inputs to sentences: wake-sleep of both dynamics.
 
 For t = 0 … K the dynamics carry inputs to sentences, after that they stay (`training.stay`). Sleep:
 the forward dynamics are fit to backward trajectories, z_K ~ N(ẑ_s, ε²) of sentences s ~ P(s | x),
@@ -11,7 +11,7 @@ Source: De Bortoli et al. (2021), "Diffusion Schrödinger bridge".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -25,37 +25,16 @@ from plot_attractors.gflownet.trajectories import (
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Range, check_ranges
 
-__all__ = ["Balance", "Loss", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
-
-Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
-Loss = Literal["likelihood", Balance]
+__all__ = ["Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
 
 @dataclass(frozen=True)
 class Walk:
     # part of the T steps that a walk takes, K = share · T; after it states stay
     share: Annotated[float, Range(0, 1, above=True)] = 0.4
-    # by which dynamics learn: likelihood (wake-sleep; states stay by the closed form), one balance
-    # of trajectories, or both; without likelihood states stay by sampled balance
-    losses: tuple[Loss, ...] = ("likelihood",)
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if not self.losses or len({*self.losses} - {"likelihood"}) > 1:
-            raise ValueError(
-                "dynamics learn by likelihood, one balance, or both, such as "
-                f"walk.losses=likelihood,vargrad, not {','.join(self.losses) or 'nothing'}"
-            )
-
-    @property
-    def likelihood(self) -> bool:
-        """Whether dynamics learn by wake-sleep, and stay by the closed form."""
-        return "likelihood" in self.losses
-
-    @property
-    def balance(self) -> Balance | None:
-        """The balance loss of trajectories of the walk, if any."""
-        return next((loss for loss in self.losses if loss != "likelihood"), None)
 
     def steps(self, model: AttractorModel) -> int:
         """K."""

@@ -7,25 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from pyro.distributions import Normal, StudentT
+from pyro.distributions import StudentT
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import Trajectories
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import flatten, leaves, resolve, to_table
-from plot_attractors.training import SentencePool
-from plot_attractors.training.balance import (
-    BALANCE_INPUTS,
-    TRAJECTORIES,
-    balance_loss,
-    proposed_flow,
-)
 
 from ..attractors import (
     HBV,
     assert_resumes,
     changed,
-    inputs,
     run_to,
     schedule,
     snapshot,
@@ -33,7 +24,7 @@ from ..attractors import (
     tiny,
     with_data,
 )
-from ..training.test_sentences import nothing_exact, sampled
+from ..training.test_sentences import nothing_exact
 
 SHORT = {
     "pretrain": 2, "warm_up": 4, "cycles": 1, "e_updates": 3,
@@ -41,8 +32,6 @@ SHORT = {
 }  # fmt: skip
 ANNEALED = {"sentences.temperatures": 3}
 WORDS = {"vocabulary": 8}
-BY_BALANCE = {"walk.losses": ("vargrad",)}
-BALANCES = ("detailed", "sub_trajectory", "trajectory", "vargrad")
 
 
 def build(settings: Any = (), model: Any = None, name: str = "hbv", **inference: Any) -> Any:
@@ -55,16 +44,13 @@ def of_sprites(settings: Any = (), **inference: Any) -> Any:
 
 
 CASES = {
-    "listed": lambda: build(**{"walk.losses": ("likelihood", "vargrad")}),
-    "balance alone": lambda: build({"dynamics.min_sd": 0.0245}, **BY_BALANCE),
+    "listed": build,
     "annealed": lambda: build(**ANNEALED),
     "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
     "sequences": lambda: build(
         name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
     ),
-    "inverse temperature": lambda: build(
-        {"reward.beta": 0.3}, name="algorithms", **{"walk.losses": ("likelihood", "detailed")}
-    ),
+    "inverse temperature": lambda: build({"reward.beta": 0.3}, name="algorithms"),
     "any order": lambda: build({"readout": "any_order"}),
     "axes": lambda: of_sprites(**WORDS),
     "linear encoder": lambda: of_sprites({"token_axes": False}),
@@ -83,7 +69,7 @@ def test_it_trains_where_nothing_can_be_listed_or_summed(case: str) -> None:
     assert all(map(math.isfinite, result.values()))
 
 
-@pytest.mark.parametrize("case", ["listed", "balance alone", "axes", "tokens leave their axes"])
+@pytest.mark.parametrize("case", ["listed", "axes", "tokens leave their axes"])
 def test_a_resumed_schedule_equals_an_uninterrupted_one(case: str) -> None:
     assert_resumes(CASES[case], (3, 7, 9, 13, 16, 19))
 
@@ -131,56 +117,6 @@ def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPa
     assert [z.shape[:2] for z in read] == [(model.steps, 8)]  # of one input 8 trajectories
 
 
-# -- balance
-
-
-def pool_of(model: Any, candidates: int) -> SentencePool:
-    return SentencePool(model, inputs, sampled(model, candidates, 1), (0.3, 0.6))
-
-
-class Stationary(nn.Module):
-    """Every next state is drawn from N(ẑ, sd²), forward and backward."""
-
-    max_step = 1.0
-
-    def __init__(self, z_hat: Tensor, sd: float) -> None:
-        super().__init__()
-        self.z_hat, self.sd = z_hat, sd
-
-    def forward(self, z: Tensor, *_: Any) -> Normal:
-        return Normal(self.z_hat.expand_as(z), self.sd)
-
-
-@pytest.mark.parametrize("kind", BALANCES)
-def test_balance_holds_for_a_chain_that_is_reversible_at_its_only_sentence(kind: Any) -> None:
-    model = tiny({"language.groups": (1,), "steps": 3}, "algorithms")
-    pool, e = pool_of(model, 2), model.encode(inputs(BALANCE_INPUTS))
-    with torch.no_grad():
-        for p in model.flow_correction.parameters():
-            p.zero_()
-        z_hat = model.embed(model.sentences)[0]
-    for factor, holds in ((1, True), (2, False)):
-        chain = Stationary(z_hat, factor * model.epsilon)
-        model.forward_dynamics = model.backward_dynamics = chain
-        loss = float(balance_loss(model, e, pool, kind, 3).detach())
-        assert (loss < 1e-4) is holds
-
-
-def test_the_proposed_flow_sums_different_sentences_once() -> None:
-    model = tiny()
-    e = model.encode(inputs(BALANCE_INPUTS))
-    z, repeated, flow = proposed_flow(model, e, pool_of(model, 512), 3)
-    assert z.shape[0] == 4
-    assert z.shape[1] == len(repeated.z0) == BALANCE_INPUTS * TRAJECTORIES
-    exact = model.reward.log_pairs(repeated.distribution, model.sentences).logsumexp(-1)
-    assert (flow.log_z <= exact + 1e-4).all()
-    assert (flow.log_z > exact - 0.1).all()
-    log_f = flow.log_flow(z, Trajectories(z, repeated.z0).times)[-1]
-    near = model.reward.log_pairs(repeated.distribution, model.sentences)
-    near = near + model.terminal_kernel(model.sentences).log_prob(z[-1][:, None]).sum(-1)
-    assert torch.allclose(log_f, near.logsumexp(-1), atol=0.1)
-
-
 # -- settings
 
 
@@ -193,46 +129,16 @@ def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
     assert program.Config(cycles=0).inert().keys() == {"e_updates"}
 
 
-@pytest.mark.parametrize("name", BALANCES)
-def test_every_balance_trains(name: str) -> None:
-    losses, model = ("likelihood", name), "hbv" if name in BALANCES[2:] else "algorithms"
-    fit = run_to(build(name=model, **{"walk.losses": losses}, e_updates=5), "e_step")
-    before = [p.clone() for p in fit.model.theta]
-    result = [fit.step() for _ in range(5)]
-    losses = [m["balance_loss"] for m in result if "balance_loss" in m]
-    assert losses
-    assert all(map(math.isfinite, losses))
-    assert any(not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True))
-
-
-def test_balance_alone_trains_no_likelihood() -> None:
-    fit = run_to(build({"dynamics.min_sd": 0.0245}, **BY_BALANCE, e_updates=5), "e_step")
-    before = [p.clone() for p in fit.model.theta]
-    for _ in range(5):
-        assert set(fit.step()) - {"discretizer_sleep_loss", "policy_loss"} == {
-            "balance_loss", "stay_loss",
-        }  # fmt: skip
-    dynamics = len([*fit.model.forward_dynamics.parameters()])
-    trained = [not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True)]
-    assert all(trained[:dynamics])
-
-
 @pytest.mark.parametrize(
-    ("settings", "options", "message"),
+    ("settings", "message"),
     [
-        ({}, {"walk.losses": ()}, "such as walk.losses=likelihood,vargrad, not nothing"),
-        ({}, {"walk.losses": ("vargrad", "detailed")}, "one balance, or both"),
-        ({}, {"walk.losses": ("detailed",)}, "walk.losses=detailed trains flow_corr"),
-        ({}, BY_BALANCE, "to stay put without noise satisfies balance .* dynamics.min_sd=0.0245"),
-        ({"epsilon": 0.4}, {}, "the bounds from 0.001 to 0.2 exclude"),
-        ({"dynamics.min_sd": 0.05}, {}, "the bounds from 0.05 to 0.2 exclude"),
+        ({"epsilon": 0.4}, "the bounds from 0.001 to 0.2 exclude"),
+        ({"dynamics.min_sd": 0.05}, "the bounds from 0.05 to 0.2 exclude"),
     ],
 )
-def test_noise_that_no_state_stays_with_is_refused(
-    settings: Any, options: Any, message: str
-) -> None:
+def test_noise_that_no_state_stays_with_is_refused(settings: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(settings, **options)
+        build(settings)
 
 
 class HeavyTails(nn.Module):

@@ -29,14 +29,11 @@ from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
 from plot_attractors.training import (
-    ExactPool,
-    ExactSentences,
     MStep,
     MStepConfig,
     input_source,
     visited_sentences,
 )
-from plot_attractors.training.balance import proposed_flow
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (
@@ -384,8 +381,6 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
     assert all((z - 7.0).abs().max() < encode for z in scored)
     x = data.batch(5).x
     e, z, _ = model.guide(x)
-    pool = ExactPool(model, lambda n: x[:n], ExactSentences(model), (0.3, 0.6))
-    assert torch.equal(proposed_flow(model, e, pool, 2)[0][1, :5], e.z0 + 7.0)
     explored = model.guide(x, exploring(model.forward_dynamics, 0.5, 0.25))[1]
     for states in (z, explored, model.trajectories(e.z0)):
         assert torch.equal(states, (e.z0 + 7.0).expand(T + 1, -1, -1))

@@ -54,16 +54,16 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
         [settings]
         epsilon = [0.04, 0.05]
         walk.share = 0.5
-        walk.losses = [["likelihood", "vargrad"]]
+        language.groups = [[2, 2]]
         batch = [32]
     """
     result = read_sweep(sweep(tmp_path, text))
     assert result.out == tmp_path / "out"
     assert len(result.runs) == len({run.name for run in result.runs}) == 8
-    rest = "walk.losses=likelihood,vargrad-batch=32"
+    rest = "language.groups=2,2-batch=32"
     assert result.runs[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
     assert result.runs[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
-    expected = {"epsilon": 0.04, "walk.share": 0.5, "walk.losses": ["likelihood", "vargrad"]}
+    expected = {"epsilon": 0.04, "walk.share": 0.5, "language.groups": [2, 2]}
     assert result.runs[0].settings == {**expected, "batch": 32}
     assert (result.runs[0].preset, result.runs[0].inference) == ("smoke", None)
 

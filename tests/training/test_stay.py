@@ -51,7 +51,7 @@ def test_cross_entropy_is_the_mean_score_of_sampled_next_states() -> None:
     row = torch.randn(3, 1, 4)
     z, mean, context = row.expand(3, n, 4)
     time, weight = torch.full((n, 1), 3.0), torch.full((n, 1), 2.0 / n)
-    every = Transitions(z, z, mean, torch.full((n, 4), 0.2), time, context, weight)
+    every = Transitions(z, mean, torch.full((n, 4), 0.2), time, context, weight)
     scores = -score_step(step, z, mean + 0.2 * torch.randn(n, 4), time, context)
     error = 10 * float(scores.std()) / n**0.5
     assert float(every.cross_entropy(step)) == pytest.approx(2 * float(scores.mean()), abs=error)
@@ -78,29 +78,6 @@ def test_a_step_that_stays_is_in_detailed_balance_with_its_basin(
     right = f.log_prob(to).sum(-1) + log_p(to, z)
     assert torch.allclose(left, right, atol=1e-8) is holds
     assert torch.allclose(basins.stationary(z, z_hat).mean, torch.lerp(z_hat, z, 0.7))
-
-
-@pytest.mark.parametrize(("persistence", "holds"), [(0.7, True), (0.5, False), (1.0, False)])
-def test_sampled_balance_vanishes_for_the_step_that_stays_alone(
-    persistence: float, holds: bool
-) -> None:
-    """With the same noise; a step without a pull, 1.0, is a random walk that leaves its basin."""
-    z_hat, z, context = torch.randn(3, 500, 4, dtype=torch.float64)
-    basins, time = Basins(20, 12, 0.3), torch.full((500, 1), 12.0, dtype=torch.float64)
-    z = z_hat + 0.3 * z
-    to = basins.stationary(z, z_hat)
-    states = Transitions(z, z_hat, to.mean, to.stddev, time, context, torch.ones_like(time) / 500)
-    later: list[float] = []
-
-    def move(z: Tensor, t: Any, _: Tensor) -> Tensor:
-        later.append(float(t[0]))
-        mean = torch.lerp(z_hat, z, persistence)
-        sample: Tensor = pyro.sample("z", Normal(mean, to.stddev).to_event(1))
-        return sample
-
-    loss = float(states.balance(move, move, 0.3))
-    assert loss < 1e-6 if holds else loss > 0.1
-    assert later == [12.0, 12.0, 13.0], "the way back leaves the later state"
 
 
 def test_states_of_the_posterior_are_stationary(build: Any) -> None:
