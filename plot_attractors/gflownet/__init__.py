@@ -7,19 +7,23 @@ from plot_attractors.gflownet.balance import (
     SubTrajectoryBalance,
     discretizer_balance,
 )
-from plot_attractors.gflownet.divergences import ForwardKL, Sleep
 from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
-from plot_attractors.gflownet.log_ratio import LogRatioLoss, log_ratios
+from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios, Particles, log_ratios
+from plot_attractors.gflownet.losses import (
+    ForwardKL,
+    SiteBalance,
+    Sleep,
+    TrajectoryBalance,
+    VarGrad,
+)
 from plot_attractors.gflownet.off_policy import (
     Langevin,
     LocalSearch,
-    Particles,
     Replay,
     temper,
     tempered,
 )
-from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
@@ -27,11 +31,6 @@ from plot_attractors.gflownet.trajectories import (
     simulate,
     simulate_backward,
     unroll,
-)
-from plot_attractors.gflownet.trajectory_balance import (
-    SiteBalance,
-    TrajectoryBalance,
-    VarGrad,
 )
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from plot_attractors.ecdf import (
     simultaneous_band,
     tail_probabilities,
 )
-from plot_attractors.gflownet.log_ratio import LogRatioLoss
+from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
 from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
@@ -42,12 +42,12 @@ from plot_attractors.gflownet.programs import (
     is_deterministic,
     is_factor,
     latent_sites,
+    log_prob_sum,
     model_masks,
     quoted,
     sample_sites,
     side_run,
 )
-from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.simulation import (
     copied,
     observed_values,
@@ -330,19 +330,18 @@ def replicates(
             with torch.random.fork_rng(devices=[]), _Seeds(i // 2):
                 alike = _run_on({}, fitted, guide_args, kwargs)
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            log_p = _total(loss, of_model)
+            log_p = log_prob_sum(of_model, "model", {})
             of_guide = _run_on(truth, fitted, guide_args, kwargs)
             log_q = None
             if latent_sites(of_guide).keys() == truth.keys():
                 masks = model_masks(of_model, of_guide)  # which hold for the guide's draws, too
-                sites_q = loss._elements(of_guide, "guide", None, masks=masks)
-                log_q = torch.stack(list(loss._totals(sites_q, None).values())).sum(0)
+                log_q = log_prob_sum(of_guide, "guide", masks)
                 log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
             counts = {name: counted(site) for name, site in latent_sites(of_model).items()}
             drawn = _sites(ratios)
             if not all(bool(at.all()) for at in counts.values()):
                 other = {k: torch.where(at, truth[k], drawn[k][0]) for k, at in counts.items()}
-                elsewhere = _total(loss, _run_on(other, conditioned, (), {}))
+                elsewhere = log_prob_sum(_run_on(other, conditioned, (), {}), "model", {})
                 if not torch.allclose(elsewhere, log_p, rtol=1e-4, atol=1e-4):
                     raise ValueError(
                         "The model masks latents that others depend on, so that it draws from "
@@ -357,10 +356,6 @@ def replicates(
                 "its runs: calibration needs programs whose latent sites are the same in each."
             )
         yield one
-
-
-def _total(loss: LogRatioLoss, of_model: Any) -> Tensor:
-    return torch.stack(list(loss._log_prob(of_model, "model", None).values())).sum(0)
 
 
 def _require_arguments(guide: Program, args: tuple[Any, ...], kwargs: Any) -> None:

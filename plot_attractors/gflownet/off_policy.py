@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, singledispatch
 from typing import Any
 
@@ -40,30 +39,11 @@ from torch import Tensor
 from torch.distributions import Independent
 
 from plot_attractors.gflownet.exploration import mala
+from plot_attractors.gflownet.log_ratios import Particles
 from plot_attractors.gflownet.programs import Program, Values, quoted
-from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
 
-__all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
-
-
-@dataclass(frozen=True, eq=False)
-class Particles:
-    """What was drawn, and what may be asked of it.
-
-    Attributes:
-        values: latent sites, (K, …) where particles are run at once, else of one particle.
-        score: log p and log q of other values.
-        redraw: the guide run with some values given, the rest drawn anew.
-    """
-
-    values: Values
-    score: Callable[[Values], LogRatios]
-    redraw: Callable[[Values], Values]
-
-
-Move = Callable[[Particles], Values]
-"""Changes what was drawn: values of the same sites."""
+__all__ = ["Langevin", "LocalSearch", "Replay", "temper", "tempered"]
 
 
 # -- tempering

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,11 +17,10 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import biject_to, constraints
 
-from plot_attractors.gflownet.ratios import Values
-
 __all__ = ["Program", "Programs", "Values"]
 
 Program = Callable[..., Any]
+Values = dict[str, Tensor]
 Site = Any  # Pyro's messages are loosely typed dictionaries
 
 
@@ -131,6 +130,15 @@ def site_log_prob(site: Site, program: str, mask: Tensor | None = None) -> Tenso
     for each in masks:
         log_prob = scale_and_mask(log_prob, 1.0, each)
     return log_prob
+
+
+def log_prob_sum(trace: Any, program: str, masks: Mapping[str, Tensor]) -> Tensor:
+    """log-probability of one run, nats; the masks are joined to the sites' own."""
+    each = []
+    for name, site in sample_sites(trace).items():
+        log_prob = site_log_prob(site, program, masks.get(name))
+        each.append(scale_and_mask(log_prob, site["scale"]).sum())
+    return torch.stack(each).sum(0)
 
 
 def quoted(names: Iterable[str]) -> str:

@@ -17,8 +17,8 @@ from pyro.poutine.runtime import am_i_wrapped
 from torch import Tensor
 from torch.distributions import Normal
 
+from plot_attractors.gflownet.log_ratios import Layout, LogRatios
 from plot_attractors.gflownet.programs import quoted, sample_sites
-from plot_attractors.gflownet.ratios import Layout, LogRatios
 
 __all__ = [
     "Step",
@@ -154,8 +154,8 @@ def score_trajectories(
     """
     log_pf = score_forward(forward_step, trajectories).sum(0)
     log_pb = score_backward(backward_step, trajectories).sum(0)
-    layout = Layout({}, frozenset(), None, True, {})
-    return LogRatios({}, {"backward": log_pb, "reward": log_reward}, {"forward": log_pf}, layout)
+    of_model = {"backward": log_pb, "reward": log_reward}
+    return LogRatios({}, of_model, {"forward": log_pf}, Layout())
 
 
 def rollout(

@@ -27,7 +27,6 @@ from plot_attractors.gflownet import (
     Replay,
     TrajectoryBalance,
     VarGrad,
-    log_ratios,
     tempered,
 )
 from plot_attractors.gflownet.programs import FixedValues
@@ -126,7 +125,7 @@ def test_gradients_are_right_in_expectation(subsample: int | None, annealed: flo
 def test_what_a_site_may_act_upon() -> None:
     """z_i: its own factors, and those of g; other elements are left out."""
     coins = Coins()
-    r = log_ratios(coins.model, coins.guide, num_particles=5)
+    r = VarGrad(5).log_ratios(coins.model, coins.guide)
     assert r.elements is not None
     plates = r.elements[1]["z"].plates
     assert {name for name, _ in plates} == {"elements"}
@@ -152,7 +151,7 @@ def test_mini_batches_run_at_once_and_other_losses_refuse_them() -> None:
     ):
         with pytest.raises(ValueError, match="subsampled plate 'elements'"):
             refused.differentiable_loss(coins.model, coins.guide)
-    with pytest.raises(ValueError, match="Importance weights need all data"):
+    with pytest.raises(ValueError, match="nor in a weight: use the whole"):
         loss.log_weights(coins.model, coins.guide)
 
 

@@ -453,5 +453,5 @@ def test_the_loop_says_how_a_regression_vectorises() -> None:
     def guide() -> None:
         pyro.sample("b", dist.Normal(torch.zeros(1), 1.0).to_event(1))
 
-    with pytest.warns(UserWarning, match=r"\(site 'y' of .* \(x \* b\)\.sum\(-1\) for x"):
+    with pytest.warns(UserWarning, match=r"\(Site 'y' of .* \(x \* b\)\.sum\(-1\) for x"):
         VarGrad(5).loss(model, guide)

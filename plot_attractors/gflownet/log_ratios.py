@@ -1,23 +1,24 @@
-"""Losses that are functions of log p − log q of particles, for `SVI(model, guide, optim, loss)`."""
+"""log p and log q of particles of a Pyro model and guide, site by site, and the losses made of
+them, for `SVI(model, guide, optim, loss)`.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import pyro
 import torch
 from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
-from pyro.util import check_model_guide_match, check_site_shape, warn_if_nan
+from pyro.util import check_model_guide_match, warn_if_nan
 from torch import Tensor
 
-from plot_attractors.gflownet.off_policy import Move, Particles
 from plot_attractors.gflownet.programs import (
     Program,
     Programs,
@@ -34,15 +35,241 @@ from plot_attractors.gflownet.programs import (
     side_run,
     site_log_prob,
 )
-from plot_attractors.gflownet.ratios import Elements, Layout, LogRatios
 
-__all__ = ["LogRatioLoss", "Objective", "log_ratios"]
+__all__ = ["Layout", "LogRatioLoss", "LogRatios", "Move", "Particles", "log_ratios"]
 
-Objective = Callable[[LogRatios], Tensor]
 PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 64  # calls in which elements of plates are tried
 TRIES = 16  # in such a call, of all particles together
 ALONE = "set vectorize_particles=False"
+
+Plates = frozenset[tuple[str, int]]
+"""Vectorised plates by name and dimension."""
+
+
+class Layout(NamedTuple):
+    """How values are laid out: event dimensions of the guide's latent sites, which of them the
+    model has and may be any real numbers, the batch plate's dimension, whether dimension 0 is that
+    of particles, and numbers of dimensions in a run of one particle.
+    """
+
+    event_dims: Mapping[str, int] = {}
+    real: frozenset[str] = frozenset()
+    batch_dim: int | None = None
+    at_once: bool = True
+    dims: Mapping[str, int] = {}
+
+
+class Elements(NamedTuple):
+    """Log-probabilities of a site's elements, and the same without the site's scale, whose gradient
+    is the score, with the dimension of particles first; the plates that the site lies in.
+    """
+
+    value: Tensor
+    score: Tensor
+    plates: Plates
+
+
+def _summed(value: Tensor, plates: Plates, kept: Plates) -> Tensor:
+    """The sum over all dimensions but those of particles and of the plates that are kept."""
+    stay = {dim for _, dim in plates & kept}
+    dims = [dim for dim in range(1 - value.ndim, 0) if dim not in stay]
+    return value.sum(dims, keepdim=True) if dims else value
+
+
+@dataclass(frozen=True, eq=False)
+class LogRatios:
+    """log p(z, x) and log q(z) of particles, site by site, nats: what every loss is made of.
+
+    Gradients reach model and guide through them; the values are constants.
+
+    Attributes:
+        values: latent sites, each (K, …) for K particles.
+        log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
+            (K, batch) with a `batch_plate`.
+        log_q: of every site of the guide, in its order.
+        layout: how values are laid out.
+        log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
+            the loss has `scores_behaviour = True`.
+        args, kwargs: arguments of model and guide.
+        own: whether particles are the guide's own draws.
+        elements: of the sites of model and guide, where the loss has `scores_elements = True` and
+            the guide's own particles run at once.
+        acting: names of the plates whose elements act on each other.
+    """
+
+    values: Values
+    log_p: dict[str, Tensor]
+    log_q: dict[str, Tensor]
+    layout: Layout
+    log_b: Tensor | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    own: bool = False
+    elements: tuple[dict[str, Elements], dict[str, Elements]] | None = None
+    acting: frozenset[str] = frozenset()
+
+    @cached_property
+    def of_model(self) -> Tensor:
+        """(K,) or (K, batch) log p(z, x)."""
+        return torch.stack(list(self.log_p.values())).sum(0)
+
+    @cached_property
+    def of_guide(self) -> Tensor:
+        """(K,) or (K, batch) log q(z)."""
+        return torch.stack(list(self.log_q.values())).sum(0)
+
+    @property
+    def total(self) -> Tensor:
+        """(K,) or (K, batch) r = log p(z, x) − log q(z)."""
+        return self.of_model - self.of_guide
+
+    @property
+    def by_site(self) -> Tensor:
+        """(sites + 1, K, …) r_i, whose sum over i is `total`.
+
+        r_i is log of the model's factors that are known once the guide's first i sites are drawn,
+        and not before, minus log q of the i-th; r_0 is of factors that depend on no latent site. A
+        factor of the model depends on the latent sites that precede it in the model's order.
+        """
+        position = {name: i for i, name in enumerate(self.log_q, 1)}
+        first = next(iter(self.log_q.values()))
+        rows = [torch.zeros_like(first), *(-log_q for log_q in self.log_q.values())]
+        known = 0
+        for name, log_p in self.log_p.items():
+            known = max(known, position.get(name, 0))
+            rows[known] = rows[known] + log_p
+        return torch.stack(rows)
+
+    def prefix(self, i: int) -> Values:
+        """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
+        prefix = {}
+        for name in [name for name in list(self.log_q)[:i] if name in self.values]:
+            value = self.values[name]
+            dims = self.layout.dims.get(name, value.ndim - 1)
+            # without dimensions of size 1 that keep the particles apart from the model's plates
+            prefix[name] = value.reshape(len(value), *value.shape[value.ndim - dims :])
+        return prefix
+
+    # -- values and numbers of particles, for moves
+
+    def aligned(self, weight: Tensor, name: str) -> Tensor:
+        """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
+        shape = [1] * self.values[name].ndim
+        if self.layout.at_once:
+            shape[0] = len(weight)
+        if (dim := self._batch_dim(name)) is not None:
+            shape[dim] = weight.shape[-1]
+        return weight.reshape(shape)
+
+    def flat(self, value: Tensor, name: str) -> Tensor:
+        """(K, n) or (K, batch, n) the n numbers of a site."""
+        if (dim := self._batch_dim(name)) is not None:
+            value = value.movedim(dim, int(self.layout.at_once))
+        return value.reshape(*self.total.shape, -1)
+
+    def unflat(self, flat: Tensor, name: str) -> Tensor:
+        """The inverse of `flat`."""
+        value = self.values[name]
+        if (dim := self._batch_dim(name)) is None:
+            return flat.reshape(value.shape)
+        first = int(self.layout.at_once)
+        return flat.reshape(value.movedim(dim, first).shape).movedim(first, dim)
+
+    def _batch_dim(self, name: str) -> int | None:
+        dim = self.layout.batch_dim
+        return None if dim is None else dim - self.layout.event_dims[name]
+
+    # -- elements of plates
+
+    @property
+    def in_plates(self) -> bool:
+        """Whether the guide draws elements of plates, other than of the batch plate."""
+        sites = self.elements[1].values() if self.elements is not None else ()
+        return any(dim != self.layout.batch_dim for site in sites for _, dim in site.plates)
+
+    def downstream(self, plates: Plates) -> Tensor:
+        """(K, …) log p − log q of all that a site in these plates may act upon: the same elements
+        of these plates, and all sites outside of them. Constants.
+
+        Where the elements of a plate do not act on each other, the log-ratios of others are only
+        noise in the score of one; where they do (`acting`), all of the plate counts.
+        """
+        kept = self._apart(plates)
+        parts = [_summed(value, own, kept) for own, value in self._by_plates.items()]
+        return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
+
+    def scored(self, weight: Callable[[Tensor], Tensor]) -> Tensor:
+        """The mean over particles of the guide, and the batch plate, of Σ weight(downstream) log q
+        over all its sites and their elements; weights are constants, and log q is without scale.
+        """
+        assert self.elements is not None
+        sites = self.elements[1].values()
+        weights = {of: weight(self.downstream(of)).detach() for of in {s.plates for s in sites}}
+        each = [
+            (weights[s.plates] * _summed(s.score, s.plates, self._apart(s.plates))).sum()
+            for s in sites
+        ]
+        return torch.stack(each).sum() / self.total.numel()
+
+    def _apart(self, plates: Plates) -> Plates:
+        """Of these plates, those whose elements do not act on each other."""
+        return frozenset(plate for plate in plates if plate[0] not in self.acting)
+
+    @cached_property
+    def _by_plates(self) -> dict[Plates, Tensor]:
+        """log p − log q of all sites, summed by the plates that they lie in."""
+        sums: dict[Plates, Tensor] = {}
+        for sign, sites in zip((1, -1), self.elements or (), strict=False):
+            for site in sites.values():
+                value = sign * _summed(site.value, site.plates, site.plates).detach()
+                sums[site.plates] = sums.get(site.plates, 0) + value
+        return sums
+
+    @classmethod
+    def stacked(cls, each: list[LogRatios]) -> LogRatios:
+        """Of particles that were run one by one; where their sites differ, as of one site, without
+        values.
+        """
+        sites = [
+            (list(r.log_p), list(r.log_q), {k: v.shape for k, v in r.values.items()}) for r in each
+        ]
+        if any(one != sites[0] for one in sites):
+            each = [
+                replace(r, values={}, log_p={"": r.of_model}, log_q={"": r.of_guide}) for r in each
+            ]
+
+        def stack(sites: Callable[[LogRatios], Values]) -> Values:
+            return {k: torch.stack([sites(r)[k] for r in each]) for k in sites(each[0])}
+
+        log_b = [r.log_b for r in each if r.log_b is not None]
+        return replace(
+            each[0],
+            values=stack(lambda r: r.values),
+            log_p=stack(lambda r: r.log_p),
+            log_q=stack(lambda r: r.log_q),
+            log_b=torch.stack(log_b) if log_b else None,
+            layout=each[0].layout._replace(at_once=True),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """What was drawn, and what may be asked of it.
+
+    Attributes:
+        values: latent sites, (K, …) where particles are run at once, else of one particle.
+        score: log p and log q of other values.
+        redraw: the guide run with some values given, the rest drawn anew.
+    """
+
+    values: Values
+    score: Callable[[Values], LogRatios]
+    redraw: Callable[[Values], Values]
+
+
+Move = Callable[[Particles], Values]
+"""Changes what was drawn: values of the same sites."""
 
 
 class LogRatioLoss(ELBO):
@@ -83,12 +310,13 @@ class LogRatioLoss(ELBO):
     behaviour: Program | None
     off_policy: tuple[Move, ...]
     scores_behaviour = False  # whether the objective reads `log_b`
-    takes_subsamples = False  # whether it is right of mini-batches of a plate, with global sites
+    scores_elements = False  # whether it reads `downstream` and `scored`
+    takes_subsamples = False  # whether these are right of mini-batches of a plate
 
     def __init__(
         self,
         num_particles: int,
-        objective: Objective | None = None,
+        objective: Callable[[LogRatios], Tensor] | None = None,
         *,
         batch_plate: str | None = None,
         behaviour: Program | None = None,
@@ -97,11 +325,6 @@ class LogRatioLoss(ELBO):
         model_gradient: Literal["wake", "objective"] = "wake",
         **options: Any,
     ) -> None:
-        if not isinstance(num_particles, int):
-            raise ValueError(
-                f"{type(self).__name__} takes a whole number of particles first, "
-                f"not {num_particles!r}."
-            )
         if num_particles < 1:
             name = type(self).__name__
             raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
@@ -125,12 +348,6 @@ class LogRatioLoss(ELBO):
         self._pair: tuple[Program, ...] = ()  # model and guide of the last call
         self._calls = self._looked = 0  # of this pair; the call that last looked at plates
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the programs, and what Pyro's store hangs on parameters, a weak reference."""
-        for parameter in getattr(self, "parameters", tuple)():
-            vars(parameter).pop("unconstrained", None)
-        return {**vars(self), "_pair": ()}
-
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
         if self._function is None:
@@ -149,15 +366,17 @@ class LogRatioLoss(ELBO):
         ratios = self.log_ratios(model, guide, *args, **kwargs)
         self._require_finite(ratios)
         if self.model_gradient == "objective":
-            return self._checked(self.objective(ratios))
-        fixed = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
-        loss = self._checked(self.objective(replace(ratios, log_p=fixed)))
-        if any(log_p.requires_grad for log_p in ratios.log_p.values()):
-            if ratios.elements is None:  # particles from elsewhere are not the guide's
-                programs = Programs.bound(model, guide, guide, args, kwargs)
-                ratios = self._log_ratios(programs, args, kwargs)
-            wake = -ratios.of_model.mean()
-            loss = loss + (wake - wake.detach())
+            loss = self.objective(ratios)
+        else:
+            fixed = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
+            loss = self.objective(replace(ratios, log_p=fixed))
+            if any(log_p.requires_grad for log_p in ratios.log_p.values()):
+                if not ratios.own:
+                    programs = Programs.bound(model, guide, guide, args, kwargs)
+                    ratios = self._log_ratios(programs, args, kwargs)
+                wake = -ratios.of_model.mean()
+                loss = loss + (wake - wake.detach())
+        warn_if_nan(loss, "loss")
         return loss
 
     def _require_finite(self, ratios: LogRatios) -> None:
@@ -174,15 +393,6 @@ class LogRatioLoss(ELBO):
                         "programs."
                     )
 
-    def _checked(self, loss: Tensor) -> Tensor:
-        if not isinstance(loss, Tensor) or loss.shape != ():
-            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise ValueError(
-                f"The objective must give a scalar tensor, not {shape}: take a mean over particles."
-            )
-        warn_if_nan(loss, "loss")
-        return loss
-
     def loss_and_grads(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> float:
         """Adds the gradient of the loss to every parameter used, and returns the loss."""
         with Unconstrained():
@@ -195,7 +405,7 @@ class LogRatioLoss(ELBO):
         """log p and log q of particles as training draws them, for autograd."""
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)
-        return self._log_ratios(programs, args, kwargs, self.off_policy)
+        return self._log_ratios(programs, args, kwargs, self.off_policy, self.scores_elements)
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
         """Importance log-weights log p(z, x) − log q(z), z drawn from the guide and nothing else.
@@ -208,39 +418,34 @@ class LogRatioLoss(ELBO):
         """
         with torch.no_grad():
             programs = Programs.bound(model, guide, guide, args, kwargs)
-            ratios = self._log_ratios(programs, args, kwargs)
-        if self._subsampled:
-            raise ValueError(
-                f"Importance weights need all data, and the plate {quoted(self._subsampled)} is "
-                "subsampled: give the whole of it here."
-            )
-        return ratios.total
+            return self._log_ratios(programs, args, kwargs).total
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
-        programs = Programs.bound(model, guide, guide, args, kwargs)
-        return programs.score(programs.draw())
+        raise NotImplementedError
 
     # -- log-probabilities
 
     def _log_ratios(
-        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
+        self,
+        programs: Programs,
+        args: Any,
+        kwargs: Any,
+        off_policy: Sequence[Move] = (),
+        with_elements: bool = False,
     ) -> LogRatios:
         own = not off_policy and programs.draws_from_guide
         if programs.pair != self._pair:
             self._plan(programs)
-            self._pair, self._acting = programs.pair, frozenset()
-            self._calls = self._looked = 0
         self._calls += 1
         self._subsampled = set()
         if self.vectorize_particles:
-            ratios = self._run(self._together(programs), off_policy, own, self._particle_dim)
+            together = self._together(programs)
+            ratios = self._run(together, off_policy, own, self._particle_dim, with_elements and own)
         else:
             programs = programs.sharing_subsamples()
             each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
             ratios = LogRatios.stacked(each)
-        if self.batch_plate is not None:
-            ratios.acting()
         return replace(ratios, args=args, kwargs=kwargs)
 
     def _together(self, programs: Programs) -> Programs:
@@ -253,78 +458,78 @@ class LogRatioLoss(ELBO):
         programs: Programs,
         off_policy: Sequence[Move],
         own: bool,
-        particle_dim: int | None = None,
+        dim: int | None = None,
+        with_elements: bool = False,
     ) -> LogRatios:
+        """One run, of all particles where they have a dimension `dim`, else of one particle."""
         if own:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
         else:
             values = programs.draw()
 
             def score(values: Values) -> LogRatios:
-                return self._scored(programs, values, programs.score(values), particle_dim)
+                return self._scored(programs, values, programs.score(values), dim)
 
             for move in off_policy:
                 values = move(Particles(values, score, programs.redraw))
             traces = programs.score(values)
-        if particle_dim is not None and values.keys() != self._dims.keys():
+        if dim is not None and values.keys() != self._dims.keys():
             raise ValueError(
                 f"The programs have other sites than they had in a run of one particle: {ALONE}."
             )
-        ratios = self._scored(programs, values, traces, particle_dim, own)
-        due = self._calls <= FIRST_CALLS or self._calls % EVERY == 0
-        acting = partial(self._looked_for, programs, values, particle_dim, due)
-        return replace(ratios, acting=acting)
+        ratios = self._scored(programs, values, traces, dim, with_elements)
+        if self.batch_plate is not None or ratios.in_plates:
+            self._look_for_acting(programs, values, dim)
+        return replace(ratios, own=own, acting=self._acting)
 
     def _scored(
         self,
         programs: Programs,
         values: Values,
         traces: tuple[Any, Any],
-        particle_dim: int | None = None,
-        own: bool = False,
+        dim: int | None = None,
+        with_elements: bool = False,
     ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
-            check_model_guide_match(model_trace, guide_trace, -(particle_dim or -math.inf))
-        subsamples = own and self.takes_subsamples
-        p = self._elements(model_trace, "model", particle_dim, subsamples)
-        masks = model_masks(model_trace, guide_trace)
-        q = self._elements(guide_trace, "guide", particle_dim, subsamples, masks)
-        log_p, log_q = (self._totals(sites, particle_dim) for sites in (p, q))
+            check_model_guide_match(model_trace, guide_trace, -(dim or -math.inf))
+        p, q = self._elements_of_both(traces, dim, with_elements and self.takes_subsamples)
+        log_p, log_q = (self._totals(sites, dim) for sites in (p, q))
         log_b = None
         if self.scores_behaviour:
             log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
             if self.behaviour is not None:
                 with torch.no_grad():
                     trace = programs._replace(guide=programs.sampler).score(values)[1]
-                    drawn = self._log_prob(trace, "behaviour policy", particle_dim)
+                    drawn = self._totals(self._elements(trace, "behaviour policy", dim), dim)
                 log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
-        in_model = latent_sites(model_trace)
         batch_dim = None
         if self.batch_plate is not None and latents:
             batch_dim = self._batch_frame(next(iter(latents.values()))).dim
-        event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
-        real = frozenset(name for name, site in in_model.items() if is_real_valued(site))
-        at_once = particle_dim is not None
-        layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
-        elements = None
-        if own:
-            ndim = max(site.value.ndim for sites in (p, q) for site in sites.values())
-            p, q = ({k: v.padded(ndim) for k, v in sites.items()} for sites in (p, q))
-            elements = p, q
+        in_model = latent_sites(model_trace).items()
+        layout = Layout(
+            {name: site["fn"].event_dim for name, site in latents.items()},
+            frozenset(name for name, site in in_model if is_real_valued(site)),
+            batch_dim,
+            dim is not None,
+            {} if dim is None else self._dims,
+        )
         latent_values = {name: values[name] for name in latents}
+        elements = (p, q) if with_elements else None
         return LogRatios(latent_values, log_p, log_q, layout, log_b, elements=elements)
 
-    def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
-        """Of every site, for each particle (if vectorised) and element of the batch plate."""
-        return self._totals(self._elements(trace, program, particle_dim), particle_dim)
+    def _elements_of_both(
+        self, traces: tuple[Any, Any], dim: int | None, subsamples: bool
+    ) -> tuple[dict[str, Elements], dict[str, Elements]]:
+        p = self._elements(traces[0], "model", dim, subsamples)
+        return p, self._elements(traces[1], "guide", dim, subsamples, model_masks(*traces))
 
     def _elements(
         self,
         trace: Any,
         program: str,
-        particle_dim: int | None,
+        dim: int | None,
         subsamples: bool = False,
         masks: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Elements]:
@@ -335,12 +540,10 @@ class LogRatioLoss(ELBO):
         elements: dict[str, Elements] = {}
         for name, site in sample_sites(trace).items():
             score = site["log_prob"] = site_log_prob(site, program, (masks or {}).get(name))
-            if particle_dim is None:
+            if dim is None:
                 score = score[None]
             else:
-                self._require_particles(site, program, particle_dim)
-            if is_validation_enabled():
-                check_site_shape(site, -(particle_dim or -math.inf))  # type: ignore[arg-type]  # ∞
+                self._require_particles(site, program, dim)
             if self.batch_plate is not None:
                 self._batch_frame(site)
             frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
@@ -348,17 +551,17 @@ class LogRatioLoss(ELBO):
             value = score if is_one(scale) else scale_and_mask(score, scale)
             elements[name] = Elements(value, score, frozenset((f.name, f.dim) for f in frames))
         if not elements:  # a program without sites has probability 1
-            zero = torch.zeros(1 if particle_dim is None else self.num_particles)
+            zero = torch.zeros([1] if dim is None else [self.num_particles, *[1] * (-dim - 1)])
             elements[""] = Elements(zero, zero, frozenset())
         return elements
 
-    def _totals(self, sites: dict[str, Elements], particle_dim: int | None) -> dict[str, Tensor]:
+    def _totals(self, sites: dict[str, Elements], dim: int | None) -> dict[str, Tensor]:
         """(K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
         totals = {}
         for name, site in sites.items():
             batch = frozenset(plate for plate in site.plates if plate[0] == self.batch_plate)
-            value = site.sum_to(batch).value
-            particles = [] if particle_dim is None else [len(value)]
+            value = _summed(site.value, site.plates, batch)
+            particles = [] if dim is None else [len(value)]
             totals[name] = value.reshape(particles + [value.shape[dim] for _, dim in batch])
         return totals
 
@@ -373,24 +576,18 @@ class LogRatioLoss(ELBO):
             "batch_plate; VarGrad keeps elements of plates apart by itself."
         )
 
-    def _require_particles(self, site: Site, program: str, particle_dim: int) -> None:
+    def _require_particles(self, site: Site, program: str, dim: int) -> None:
         """Raises where a site of a vectorised run has no dimension of particles."""
-        log_prob = site["log_prob"]
-        dims = [f.dim for f in site["cond_indep_stack"] if f.vectorized]
-        if any(dim < particle_dim for dim in dims) or log_prob.ndim > -particle_dim:
+        shape, frames = tuple(site["log_prob"].shape), site["cond_indep_stack"]
+        has = f"Site {site['name']!r} of the {program} has log-probabilities of shape {shape}"
+        if any(f.dim < dim for f in frames if f.vectorized) or len(shape) > -dim:
+            raise ValueError(f"{has}, more plates than max_plate_nesting={-dim - 1}.")
+        sizes = {dim: self.num_particles}
+        sizes |= {f.dim: f.size for f in frames if f.vectorized and f.name == self.batch_plate}
+        if any(len(shape) < -d or shape[d] != n for d, n in sizes.items()):
             raise ValueError(
-                f"site {site['name']!r} of the {program} has log-probabilities of shape "
-                f"{tuple(log_prob.shape)}, more plates than max_plate_nesting={-particle_dim - 1}"
-            )
-        sizes = {particle_dim: self.num_particles}
-        if self.batch_plate is not None:
-            frame = self._batch_frame(site)
-            sizes[frame.dim] = frame.size
-        if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
-            raise ValueError(
-                f"Site {site['name']!r} of the {program} has log-probabilities of shape "
-                f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
-                "use a Pyro distribution there, or vectorize_particles=False."
+                f"{has}, without the particle or batch dimension: use a Pyro distribution there, "
+                f"or {ALONE}."
             )
 
     def _scale(self, site: Site, subsamples: bool) -> Any:
@@ -406,10 +603,10 @@ class LogRatioLoss(ELBO):
         self._subsampled |= plates
         if not subsamples:
             raise ValueError(
-                f"Site {site['name']!r} lies in the subsampled plate {quoted(plates)}, "
-                "whose scale has no place in a squared log-ratio, nor in a weight: use the whole "
-                "plate, or name it as batch_plate if its elements are independent, or take "
-                "VarGrad with particles of the guide, whose gradient is right of mini-batches."
+                f"Site {site['name']!r} lies in the subsampled plate {quoted(plates)}, whose scale "
+                "has no place in a squared log-ratio, nor in a weight: use the whole plate, or "
+                "name it as batch_plate if its elements are independent, or take VarGrad with "
+                "particles of the guide that run at once, whose gradient is right of mini-batches."
             )
         return scale
 
@@ -417,26 +614,30 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
+        self._pair, self._acting = programs.pair, frozenset()
+        self._calls = self._looked = 0
         self.vectorize_particles, learns = self._asked, torch.is_grad_enabled()
         with side_run(), torch.set_grad_enabled(learns):  # by which Deltas show parameters
             programs.require_jacobian()
         if self._asked is False:
             return
+        subsamples = self.scores_elements and programs.draws_from_guide and not self.off_policy
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
-            self._scored(programs, values, traces, own=programs.draws_from_guide)
+            self._scored(programs, values, traces, None, subsamples)
             nesting = self.max_plate_nesting
             if math.isinf(nesting):
                 sites = [site for trace in traces for site in sample_sites(trace).values()]
-                stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
-                plates = [-frame.dim for frame in stacks if frame.vectorized]
-                shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
-                nesting = max([0, *plates, *shapes])
+                frames = [frame for site in sites for frame in site["cond_indep_stack"]]
+                plates = [-frame.dim for frame in frames if frame.vectorized]
+                nesting = max([0, *plates, *(site["log_prob"].ndim for site in sites)])
             self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
-            reason = self._vectorization_fault(programs) if self._asked is None else None
+            reason = (
+                self._vectorization_fault(programs, subsamples) if self._asked is None else None
+            )
         self.vectorize_particles = reason is None
         if reason is not None:
             warnings.warn(
@@ -447,18 +648,19 @@ class LogRatioLoss(ELBO):
                 stacklevel=2,
             )
 
-    def _vectorization_fault(self, programs: Programs) -> str | None:
+    def _vectorization_fault(self, programs: Programs, subsamples: bool) -> str | None:
         """Why one run cannot hold all particles; None where two score as when run alone."""
-        own, dim = programs.draws_from_guide, self._particle_dim
         try:
             together = self._together(programs)
             values = together.draw()
-            total = self._scored(together, values, together.score(values), dim, own).total
+            traces = together.score(values)
+            total = self._scored(together, values, traces, self._particle_dim, subsamples).total
             ends = [0, self.num_particles - 1]
             alone = []
             for k in ends:
                 taken = {name: self._take(value, name, k) for name, value in values.items()}
-                alone.append(self._scored(programs, taken, programs.score(taken), own=own).total)
+                traces = programs.score(taken)
+                alone.append(self._scored(programs, taken, traces, None, subsamples).total)
         except Exception as error:  # whatever a program does when its values gain a dimension
             return str(error).splitlines()[0] if str(error) else type(error).__name__
         same = torch.allclose(total[ends], torch.stack(alone), rtol=1e-3, atol=1e-3, equal_nan=True)
@@ -473,17 +675,16 @@ class LogRatioLoss(ELBO):
 
     # -- elements of plates
 
-    def _looked_for(
-        self, programs: Programs, values: Values, particle_dim: int | None, due: bool
-    ) -> frozenset[str]:
-        """Names of plates whose elements act on each other, looked for where it is `due`."""
-        if not due or self._looked == self._calls:
-            return self._acting
+    def _look_for_acting(self, programs: Programs, values: Values, dim: int | None) -> None:
+        """In the first calls of a pair, and now and then, finds plates whose elements act on each
+        other.
+        """
+        if self._looked == self._calls or (self._calls > FIRST_CALLS and self._calls % EVERY):
+            return
         self._looked = self._calls
         with side_run():
-            found = self._act_on_each_other(programs, values, particle_dim)
-        if self.batch_plate in found or found & self._subsampled:
-            wrong = found & (self._subsampled | {self.batch_plate})
+            found = self._act_on_each_other(programs, values, dim)
+        if wrong := found & (self._subsampled | {self.batch_plate}):
             raise ValueError(
                 f"Elements of the plate {quoted(wrong)} act on each other, so that they are no "
                 "trajectories of their own, nor is a part of them enough: drop batch_plate, and "
@@ -496,10 +697,9 @@ class LogRatioLoss(ELBO):
                 stacklevel=2,
             )
             self._acting |= new
-        return self._acting
 
     def _act_on_each_other(
-        self, programs: Programs, values: Values, particle_dim: int | None
+        self, programs: Programs, values: Values, dim: int | None
     ) -> frozenset[str]:
         """By a random half of a plate's elements drawn anew: whether log-probabilities of the other
         half change, or of the guide's sites outside of the plate, on which all of it may depend.
@@ -508,9 +708,7 @@ class LogRatioLoss(ELBO):
         def scored(values: Values) -> tuple[dict[str, Elements], dict[str, Elements], Any]:
             torch.manual_seed(0)  # of programs that are random otherwise
             traces = programs.score(values)
-            p = self._elements(traces[0], "model", particle_dim, True)
-            masks = model_masks(*traces)
-            return p, self._elements(traces[1], "guide", particle_dim, True, masks), traces[1]
+            return *self._elements_of_both(traces, dim, True), traces[1]
 
         seed = int(torch.randint(2**31, ())) + self._calls
         half, found = torch.Generator().manual_seed(seed), set()
@@ -520,34 +718,33 @@ class LogRatioLoss(ELBO):
         plates = {
             plate for k, site in latents.items() if not is_point(site) for plate in q[k].plates
         }
-        particles = 1 if particle_dim is None else self.num_particles
-        tries = range(-(-TRIES // particles)) if plates else ()
-        for name, dim, i in [(*plate, i) for i in tries for plate in plates]:
-            if name in found:
-                continue
-            inside = [k for k in latents if (name, dim) in q[k].plates]
-            shape = [1] * max(-dim, -(particle_dim or 0))
-            if particle_dim is not None:
-                shape[particle_dim] = particles
-            shape[dim] = q[inside[0]].score.shape[dim]
-            chosen = torch.rand(shape, generator=half) < 0.5
-            torch.manual_seed(seed + i)
-            anew, changed = programs.redraw(given), dict(values)
-            for k in inside:
-                at = chosen.reshape([*shape, *[1] * latents[k]["fn"].event_dim])
-                changed[k] = torch.where(at.to(values[k].device), anew[k], values[k])
-            try:
-                new_p, new_q, _ = scored(changed)
-                pairs = [(q[k], new_q[k], True) for k in q] + [(p[k], new_p[k], False) for k in p]
-            except Exception:  # whatever a program does with such values
-                found.add(name)
-                continue
-            for old, new, of_guide in pairs:
-                kept = new.score if of_guide else old.score
-                if (name, dim) in old.plates:
-                    kept = torch.where(chosen.to(old.score.device), old.score, new.score)
-                if not torch.allclose(old.score, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
+        particles = 1 if dim is None else self.num_particles
+        for i in range(-(-TRIES // particles)):
+            for name, at in plates:
+                inside = [k for k in latents if (name, at) in q[k].plates]
+                shape = [1] * max(-at, -(dim or 0))
+                if dim is not None:
+                    shape[dim] = particles
+                shape[at] = q[inside[0]].score.shape[at]
+                chosen = torch.rand(shape, generator=half) < 0.5
+                torch.manual_seed(seed + i)
+                anew, changed = programs.redraw(given), dict(values)
+                for k in inside:
+                    mask = chosen.reshape([*shape, *[1] * latents[k]["fn"].event_dim])
+                    changed[k] = torch.where(mask.to(values[k].device), anew[k], values[k])
+                try:
+                    new_p, new_q, _ = scored(changed)
+                    pairs = [(q[k], new_q[k], True) for k in q]
+                    pairs += [(p[k], new_p[k], False) for k in p]
+                except Exception:  # whatever a program does with such values
                     found.add(name)
+                    continue
+                for old, new, of_guide in pairs:
+                    kept = new.score if of_guide else old.score
+                    if (name, at) in old.plates:
+                        kept = torch.where(chosen.to(old.score.device), old.score, new.score)
+                    if not torch.allclose(old.score, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
+                        found.add(name)
         return frozenset(found)
 
 
