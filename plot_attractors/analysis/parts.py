@@ -1,4 +1,4 @@
-"""What several figures share: notes, names of trajectory lengths, bars, and images."""
+"""What several figures share: notes, names of trajectory lengths and of columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, plain
+from plot_attractors.analysis.style import GREY, plain
 
-FEW_BARS = 20  # that have room for names in full size
 MOST_NAMED = 40  # columns that are drawn with their names
 
 
@@ -63,27 +62,3 @@ def name_columns(axes: Axes, names: Sequence[str], first: float = 0.0) -> bool:
     axes.set_xticks(np.arange(len(names)) + first, shown, rotation=90, fontsize=7)
     axes.set_xlabel("")
     return True
-
-
-def draw_bars(axes: Axes, names: Any, lengths: Any) -> None:
-    """Horizontal bars with names, the first at the top."""
-    places = range(len(names))
-    axes.barh(places, lengths, color=BLUE)
-    size = 10 if len(names) <= FEW_BARS else 7
-    axes.set_yticks(places, [plain(str(name)) for name in names], fontsize=size)
-    axes.invert_yaxis()
-
-
-def draw_images(axes: Axes, x: np.ndarray, rows: int) -> None:
-    """Draw images (n, channels, side, side) of one channel or three, from 0 to 255, in rows.
-
-    The last row may be shorter than the others.
-    """
-    n, side, columns = len(x), x.shape[-1], -(-len(x) // rows)
-    grey = int(LIGHT_GREY[1:3], 16)
-    framed = np.full((rows * columns, 3, side + 2, side + 2), grey, dtype=np.uint8)
-    framed[:n, :, 1:-1, 1:-1] = x
-    framed[n:] = 255
-    sheet = framed.reshape(rows, columns, 3, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
-    axes.imshow(sheet.reshape(rows * (side + 2), -1, 3), interpolation="nearest")
-    axes.set_axis_off()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, constraints
 
 from plot_attractors.analysis.beam import BestSentences, beam_search
-from plot_attractors.data import BinaryTable, Vectors, is_real
+from plot_attractors.data import Batch, BinaryTable, Vectors, is_real
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
@@ -440,3 +440,13 @@ def row_names(data: Any, rows: Tensor) -> list[str]:
     """Names of rows of a data set, or their numbers where it knows none."""
     names = getattr(data, "row_names", ())
     return [names[k] if names else f"row {k}" for k in rows.tolist()]
+
+
+def labels_of(data: Any, batch: Batch) -> np.ndarray:
+    """Of each input its name and its first two categorical features, where known, a line each."""
+    named = [(k, f) for k, f in enumerate(data.features) if f.categorical][:2]
+    names, labels = getattr(data, "row_names", ()), []
+    for y, row in zip(batch.y.tolist(), data.feature_values(batch).tolist(), strict=True):
+        known = [f.outcomes[int(row[k])] for k, f in named if row[k] == row[k]]
+        labels.append("\n".join([names[y], *known] if names else known))
+    return np.array(labels, dtype=str)

@@ -87,7 +87,7 @@ _SMOKE: dict[str, dict[str, Any]] = {
     "trajectories": {
         "classes": 4, "exemplars": 3, "draws": 10, "viewed": 8, "viewed_held_out": 4,
     },
-    "data": {"exemplars": 500, "rows": 12, "swatches": 8},
+    "data": {"exemplars": 500},
     "perturbation": {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
     "neighbours": _FEW | {"trajectories": 200},
     "decodability": _FEW | {"inputs": 100},

@@ -169,7 +169,7 @@ RESULTS: tuple[Result, ...] = (
         "A tree of classes of binary vectors, and coloured sprites; some of either are held out.",
         "The figure of the vectors has the appendix' probabilities of bits as its panel E. The "
         "share of images that the split position holds out is 1/16 in the paper.",
-        (Plot("hbv", "data", "data"), Plot("dsprites", "data", "sprites")),
+        (Plot("hbv", "data", "data"), Plot("dsprites", "data", "inputs")),
         (_own("dsprites", "position_share", "share of images that the split position holds out",
               ("data", "summary", "share"), {"split": "position"}, attractors="1/16"),),
     ),

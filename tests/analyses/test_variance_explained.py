@@ -13,10 +13,9 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.data import read_vectors
 from plot_attractors.runs import registry
 
-from ..small import Untrained, measured, untrained
+from ..small import measured, untrained
 
 variance_explained = registry.load("analyses", "variance_explained")
 
@@ -103,13 +102,3 @@ def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
     titles = [axes.get_title(loc="left") + axes.get_title() for axes in figures["sentences"].axes]
     assert any("columns decoded" in title for title in titles)
     assert len(figures["token_columns"].axes) == 3  # a colour bar for each measure
-
-
-def test_the_data_figure_of_vectors(words: Path) -> None:
-    run = Untrained(None, read_vectors(words, labels="kind", names="word"))
-    program = registry.load("analyses", "data")
-    tables = program.measure(run, program.Config())
-    assert tables["components.csv"]["share"].sum() == pytest.approx(1)
-    assert tables["components.csv"]["share"].is_monotonic_decreasing
-    assert tables["labels.csv"]["rows"].sum() == 60
-    assert set(program.draw(tables)) == {"vectors"}
