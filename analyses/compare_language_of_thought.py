@@ -101,10 +101,10 @@ CAPTIONS = {
 # the posterior over classes; paths true of their end and all nodes below; paths true of leaves only
 # (open levels: Geometric(½), cut at D); every branch left, right or open. All know held-out nodes.
 GRAMMARS = {
-    "node": {"program": "tree_grammar", "meaning": "node"},
-    "paths": {"program": "tree_grammar", "meaning": "nodes"},
-    "leaf paths": {"program": "tree_grammar", "meaning": "leaves"},
-    "slots": {"program": "slot_grammar", "meaning": "nodes"},
+    "node": {"expressions": "paths", "meaning": "node"},
+    "paths": {"expressions": "paths", "meaning": "nodes"},
+    "leaf paths": {"expressions": "paths", "meaning": "leaves"},
+    "slots": {"expressions": "conjunctions", "meaning": "nodes"},
 }
 
 
@@ -355,10 +355,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     reason = f"{3**data.depth:,} expressions are too many"
     left_out = {"slots": reason} if 3**data.depth > MOST_EXPRESSIONS else {}
 
-    def grammar(program: str, **settings: str) -> GrammarModel:
-        loaded: Any = registry.load("models", program)
-        return loaded.build(loaded.Config(**settings), data)
-
+    program: Any = registry.load("models", "grammar")
     with torch.random.fork_rng(devices=[]):
         own = {OWN: _own_grammar(config.grammar, data)} if config.grammar else {}
     model = run.model
@@ -366,7 +363,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     decoder = probes.feature_decoders(run, config)[0]
     learned = read(decoder(model.embed(sentences)).points.double(), data)
     grammars = {
-        name: grammar(**options) for name, options in GRAMMARS.items() if name not in left_out
+        name: program.build(program.Config(**options), data)
+        for name, options in GRAMMARS.items()
+        if name not in left_out
     } | own
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]

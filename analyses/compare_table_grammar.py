@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,13 +179,14 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
 def _grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
     """The grammar of a table, of expressions as long as can be listed."""
-    program: Any = registry.load("models", "table_grammar")
+    program: Any = registry.load("models", "grammar")
+    config = partial(program.Config, expressions="rules" if disjunctions else "conjunctions")
     for longest in range(MOST_LITERALS, 1, -1):
         try:
-            return program.build(program.Config(literals=longest, disjunctions=disjunctions), data)  # type: ignore[no-any-return]
+            return program.build(config(literals=longest), data)  # type: ignore[no-any-return]
         except ValueError:  # too many
             continue
-    return program.build(program.Config(literals=1, disjunctions=disjunctions), data)  # type: ignore[no-any-return]
+    return program.build(config(literals=1), data)  # type: ignore[no-any-return]
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -30,11 +30,11 @@ CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
         for name in (
             "algorithms", "length_prior", "time_and_input_dependent", "langevin", "dsprites",
             "vqvae", "emergent_communication", "fully_compositional", "not_compositional",
-            "slot_grammar", "sprite_grammar", "tree_grammar",
+            "grammar",
         )
     },
-    "slot_grammar gflownet": ("slot_grammar", "grammar_gflownet", "smoke", {"units": 32}),
-    "slot_grammar mcmc": ("slot_grammar", "grammar_mcmc", "smoke", {}),
+    "grammar guide": ("grammar", None, "smoke", {"draw_by": "guide", "units": 32}),
+    "grammar chain": ("grammar", None, "smoke", {"draw_by": "chain"}),
     "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300}),
     "dsprites demo": ("dsprites", None, "demo", {
         **CUT, "vocabulary": 300,

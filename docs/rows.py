@@ -20,8 +20,8 @@ from plot_attractors.runs.numbers import feature_metrics, minutes, numbers
 
 TABLE = Path(__file__).parent / "results" / "tables" / "runs.csv"
 ORDER = (  # of the rows
-    "attractor", "vqvae", "vqvae, modern", "emergent_communication", "tree_grammar", "slot_grammar",
-    "sprite_grammar", "fully_compositional", "not_compositional",
+    "attractor", "vqvae", "vqvae, modern", "emergent_communication", "grammar, paths", "grammar",
+    "fully_compositional", "not_compositional",
 )  # fmt: skip
 Cells = dict[str, float]
 

@@ -24,7 +24,7 @@ from plot_attractors.language_of_thought import (
 class Config:
     levels: int = 3  # of the parts that are joined
 
-    INFERENCE: ClassVar[str] = "enumeration"
+    INFERENCE: ClassVar[str] = "grammar"
     DATA: ClassVar[str] = "hbv"
 
 

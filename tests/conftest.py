@@ -75,7 +75,7 @@ SLOW: tuple[str, ...] = (
     "tests/language/test_moves.py::test_steps_lead",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
     "tests/language_of_thought/test_model.py::test_trajectory_balance_finds",
-    "tests/language_of_thought/test_table_grammar.py::test_shares_of_sentences",
+    "tests/language_of_thought/test_model.py::test_shares_of_sentences",
     "tests/measures/test_calibration.py::test_too_few_draws_to_extrapolate_give_no_number",
     "tests/measures/test_information_loss.py::test_intervals_from_inputs_cover_and_those_from_draws_would_not",
     "tests/model/test_attractor.py::test_pyro_and_trajectory_balance",

@@ -17,6 +17,7 @@ from plot_attractors.language_of_thought.inference import (
     in_use,
     measure,
     sentence_shares,
+    total_variation,
 )
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings
 from plot_attractors.language_of_thought.model import GrammarModel
@@ -28,4 +29,5 @@ __all__ = [
     "ProbabilisticGrammar", "RationalRules", "RulePolicy", "SpriteObjects", "conjunctions",
     "exact_posterior", "examples", "grammar_inputs", "in_use", "labels", "literals",
     "log_likelihood", "measure", "paths", "posterior", "sentence_shares",
+    "total_variation",
 ]  # fmt: skip

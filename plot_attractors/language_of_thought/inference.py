@@ -12,7 +12,7 @@ from plot_attractors.language import in_use_threshold
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.training import require_model
 
-__all__ = ["grammar_inputs", "in_use", "measure", "sentence_shares"]
+__all__ = ["grammar_inputs", "in_use", "measure", "sentence_shares", "total_variation"]
 
 
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
@@ -20,6 +20,11 @@ def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
     order = model.language.key(model.sentences).sort()
     place = torch.searchsorted(order.values, model.language.key(model.sentence(rules)))
     return torch.nn.functional.one_hot(order.indices[place], len(model.sentences)).double().mean(1)
+
+
+def total_variation(model: GrammarModel, rules: Tensor, p: Tensor) -> float:
+    """Of derivations (B, draws, max_rules) from p (B, E), the mean over inputs."""
+    return float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
 
 
 def grammar_inputs(model: GrammarModel, data: Any, batch: int) -> Callable[[int], Tensor]:

@@ -126,7 +126,7 @@ class GrammarModel(nn.Module):
 
     x shows an object that the expression is true of (`Shown`): as the grammar's rules mean, whose
     values are (O,) bool, or, with `truth`, if all tokens of the expression are true of it. Only the
-    guide is learned, by inference `grammar_gflownet`. Sentences are the expressions' rules, one
+    guide is learned, by inference `grammar`. Sentences are the expressions' rules, one
     feature for each place and rule, or, with `language`, their tokens; ẑ_s is s itself.
 
     Args:

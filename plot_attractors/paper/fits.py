@@ -53,7 +53,7 @@ MODELS: dict[str, Model] = {
         "Bayesian language of thought",
         "not in the paper's comparisons: a grammar whose primitives are given, with exact "
         "inference; a colour is one word, which composition by its channels cannot build",
-        {"hbv": "slot_grammar", "dsprites": "sprite_grammar"},
+        dict.fromkeys(DATA, "grammar"),
     ),
     CEILING: Model(
         "fully compositional",

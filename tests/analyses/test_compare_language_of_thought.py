@@ -55,9 +55,11 @@ class InnerNodes(HierarchicalBinaryVectors):
         return Batch(self.exemplars(y), y, self.paths[y])
 
 
-def grammar(data: HierarchicalBinaryVectors, program: str = "tree_grammar", **settings: str) -> Any:
-    loaded = registry.load("models", program)
-    return loaded.build(loaded.Config(**settings), data)
+def grammar(data: HierarchicalBinaryVectors, program: str = "grammar", **settings: str) -> Any:
+    loaded, given = registry.load("models", program), settings
+    if program == "grammar":
+        given = {"expressions": "paths", **settings}
+    return loaded.build(loaded.Config(**given), data)
 
 
 @pytest.fixture
@@ -287,7 +289,7 @@ def test_paths_go_through_their_prefixes() -> None:
 
 
 def test_on_a_run(tmp_path: Path) -> None:
-    path = fit("tree_grammar", preset="smoke", out=tmp_path / "run")
+    path = fit("grammar", preset="smoke", out=tmp_path / "run", settings={"expressions": "paths"})
     settings = {"inputs": 100, "decoder_updates": 200, "decoder_inputs": 4000}
     (result,) = analyze(Run(path), [NAME], settings={NAME: settings})
     assert result.error is None, repr(result.error)

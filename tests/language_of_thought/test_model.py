@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pyro
 import pytest
 import torch
@@ -18,9 +19,15 @@ from plot_attractors.language_of_thought import GrammarModel, log_likelihood, se
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry, untrained
 
+from ..attractors import changed, snapshot
 
-def built(program: str, **settings: Any) -> tuple[Any, GrammarModel]:
-    model, data = untrained(program, settings=settings)
+PATHS = {"expressions": "paths"}
+
+
+def built(settings: dict[str, Any] | None = None, **others: Any) -> tuple[Any, GrammarModel]:
+    """Data and a grammar; conjunctions of branches of the tree."""
+    data = others.pop("data", None)
+    model, data = untrained("grammar", data=data, settings={**(settings or {}), **others})
     return data, model
 
 
@@ -36,7 +43,7 @@ def left_open(model: GrammarModel, p: Tensor) -> Tensor:
 )
 def test_a_posterior_by_hand(size_principle: bool, weights: tuple[float, ...]) -> None:
     """Two leaves of two bits: P(10 | L) = 0.8 · 0.6, P(10 | R) = 0.4 · 0.2; root: their mean."""
-    _, model = built("tree_grammar", depth=1, bits=2, size_principle=size_principle)
+    _, model = built(PATHS, depth=1, bits=2, size_principle=size_principle)
     log_p, log_evidence = model.posterior(torch.tensor([[1.0, 0.0]]))
     p = dict(zip(map(model.grammar.text, model.derivations), log_p[0].exp().tolist(), strict=True))
     expected = torch.tensor(weights) / sum(weights)
@@ -45,17 +52,17 @@ def test_a_posterior_by_hand(size_principle: bool, weights: tuple[float, ...]) -
     assert float(log_evidence.exp()) == pytest.approx(sum(weights) / 3 / scale)
 
 
-def test_the_prefix_grammar_leaves_a_geometric_number_of_levels_open() -> None:
+def test_paths_leave_a_geometric_number_of_levels_open() -> None:
     """Exactly Geometric(½) cut at D, for exemplars of any node and for noise alike."""
-    data, model = built("tree_grammar", meaning="leaves")
+    data, model = built(PATHS, meaning="leaves")
     x = torch.cat([data.batch(50).x, torch.bernoulli(torch.full((50, 128), 0.5))])
     p = 0.5 ** torch.arange(7).double()
     result = left_open(model, model.posterior(x).log_p.exp())
     assert torch.allclose(result, p / p.sum(), atol=1e-10)
 
 
-def test_the_slot_grammar_leaves_a_binomial_number_of_branches_open() -> None:
-    data, model = built("slot_grammar", meaning="leaves")
+def test_conjunctions_leave_a_binomial_number_of_branches_open() -> None:
+    data, model = built(meaning="leaves")
     binomial = torch.distributions.Binomial(6, torch.tensor(1 / 3).double())
     expected = binomial.log_prob(torch.arange(7.0).double()).exp()
     result = left_open(model, model.posterior(data.batch(100).x).log_p.exp())
@@ -63,7 +70,7 @@ def test_the_slot_grammar_leaves_a_binomial_number_of_branches_open() -> None:
 
 
 def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
-    data, model = built("tree_grammar", meaning="node")
+    data, model = built(PATHS, meaning="node")
     assert len(model.sentences) == 126
     batch = data.batch(200)
     bits = torch.distributions.Bernoulli(data.probabilities)
@@ -81,9 +88,9 @@ def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
     assert result.tolist() == pytest.approx([-math.log(3), far, -math.inf])
 
 
-@pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
-def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
-    data, model = built(program, depth=3, bits=16)
+@pytest.mark.parametrize("expressions", ["paths", "conjunctions"])
+def test_the_pyro_program_has_the_enumerated_joint(expressions: str) -> None:
+    data, model = built(expressions=expressions, depth=3, bits=16)
     x, rules = data.batch(5).x, model.derivations
     for k in (0, len(rules) // 2, len(rules) - 1):
         joint = model.log_prior[k] + model.log_likelihood(x)[:, k]
@@ -95,7 +102,7 @@ def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
 
 
 def test_chains_agree_with_the_enumerated_posterior() -> None:
-    data, model = built("slot_grammar", depth=3, bits=16)
+    data, model = built(depth=3, bits=16)
     x, n = data.batch(3).x, 400
     p = model.posterior(x).log_p.exp()
     result = sentence_shares(model, model.chain_draws(x, n, 50))
@@ -105,7 +112,7 @@ def test_chains_agree_with_the_enumerated_posterior() -> None:
 
 
 def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
-    data, model = built("slot_grammar", depth=2, bits=8, units=32)
+    data, model = built(depth=2, bits=8, units=32)
     x = data.batch(1).x
     loss = TrajectoryBalance(16)
 
@@ -125,9 +132,9 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
     assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
 
 
-@pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
-def test_a_grammar_describes_inputs(program: str) -> None:
-    data, model = built(program)
+@pytest.mark.parametrize("expressions", ["paths", "conjunctions"])
+def test_a_grammar_describes_inputs(expressions: str) -> None:
+    data, model = built(expressions=expressions)
     assert isinstance(model, SentenceModel)
     description = model.describe(data.batch(7).x, 3)
     assert description.s.shape == (7, 3, 12)
@@ -135,47 +142,43 @@ def test_a_grammar_describes_inputs(program: str) -> None:
     assert torch.equal(model.embed(description.s), description.z)
     groups = description.s.unflatten(-1, (6, 2)).sum(-1)
     assert groups.max() <= 1
-    if program == "tree_grammar":  # a level has a token only after those above it
+    if expressions == "paths":  # a level has a token only after those above it
         assert (groups.diff(dim=-1) <= 0).all()
 
 
 @pytest.mark.parametrize(
-    ("program", "inference", "settings"),
+    ("way", "settings"),
     [
-        ("tree_grammar", "enumeration", {"meaning": "node"}),
-        ("slot_grammar", "enumeration", {"size_principle": False}),
-        ("tree_grammar", "grammar_mcmc", {"prior": "indifferent"}),
-        ("slot_grammar", "grammar_mcmc", {}),
-        ("tree_grammar", "grammar_gflownet", {"meaning": "leaves"}),
+        ("exact", {"expressions": "paths", "meaning": "node"}),
+        ("exact", {"size_principle": False}),
+        ("chain", {"expressions": "paths", "prior": "indifferent"}),
+        ("chain", {}),
+        ("guide", {"expressions": "paths", "meaning": "leaves", "updates": 4, "units": 32}),
     ],
 )
 def test_every_inference_fits_and_describes(
-    program: str, inference: str, settings: dict[str, Any], tmp_path: Path
+    way: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    if inference == "grammar_gflownet":
-        settings = {**settings, "updates": 4, "units": 32}
-    chosen = None if inference == "enumeration" else inference  # the default
-    run = Run(fit(program, chosen, preset="smoke", out=tmp_path / program, settings=settings))
-    assert run.inference_name == inference
+    given = settings | {"draw_by": way}
+    run = Run(fit("grammar", preset="smoke", out=tmp_path / "run", settings=given))
     assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
     assert (run.metrics()["posterior_entropy"].dropna() > 0).all()
-    kind = {"enumeration": "exact", "grammar_mcmc": "chain", "grammar_gflownet": "guide"}[inference]
     draw = getattr(run.model.draw, "func", run.model.draw)
-    assert draw == getattr(run.model, f"{kind}_draws")
+    assert draw == getattr(run.model, f"{way}_draws")
 
 
-@pytest.mark.parametrize("inference", ["grammar_mcmc", "grammar_gflownet"])
-def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
-    inference: str,
-) -> None:
-    data, model = built("tree_grammar", depth=3, bits=16, units=32)
-    program = registry.load("inference", inference)
+@pytest.mark.parametrize("way", ["chain", "guide"])
+def test_reported_total_variation_and_entropy_are_those_of_the_distributions(way: str) -> None:
+    data, model = built(PATHS, depth=3, bits=16, units=32)
+    program = registry.load("inference", "grammar")
     batch = data.batch(4)
-    fit = program.build(
-        model, SimpleNamespace(batch=lambda n: batch), program.Config(**program.PRESETS["smoke"])
-    )
+    config = program.Config(**program.PRESETS["smoke"] | {"draw_by": way})
+    before = snapshot(model)
+    fit = program.build(model, SimpleNamespace(batch=lambda n: batch), config)
     p = model.posterior(batch.x).log_p.exp()
-    if inference == "grammar_gflownet":
+    if way == "guide":
+        fit.step()
+        assert changed(model, before) == {"builder", "draws"}
         reported, rules = fit.summary(), model.derivations.expand(4, -1, -1)
         result = model.builder.of_input(batch.x[:, None]).log_prob(rules).exp().detach()
         assert result.sum(-1).allclose(torch.ones(4), atol=1e-5)
@@ -189,15 +192,34 @@ def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
     assert reported["posterior_entropy"] == pytest.approx(float(entropy))
 
 
-def test_a_batch_of_no_inputs_is_refused() -> None:
-    data, model = built("tree_grammar", depth=2, bits=4)
-    program = registry.load("inference", "enumeration")
-    with pytest.raises(ValueError, match="batch must be 1 or more inputs, not 0"):
-        program.build(model, data, program.Config(batch=0))
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"expressions": "rules"}, "not rules of these data"),
+        ({"expressions": "paths", "data": "dsprites"}, "not paths of these data"),
+        ({"meaning": "node"}, "set expressions=paths"),
+        ({"noise": 0.1}, "'noise' has no effect on these data"),
+        ({"meaning": "leaves", "data": "dsprites"}, "'meaning' has no effect"),
+    ],
+)
+def test_expressions_and_settings_of_other_data_are_refused(settings: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        built(**settings)
+
+
+def test_a_guide_needs_units_and_a_batch_inputs() -> None:
+    data, model = built(PATHS, depth=2, bits=4)
+    program = registry.load("inference", "grammar")
+    for given, sentence in (
+        ({"batch": 0}, "1 or more inputs, not 0"),
+        ({"draw_by": "guide"}, "units"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            program.build(model, data, program.Config(**given))
 
 
 def test_behaviour_draws_true_expressions_of_a_clear_input() -> None:
-    data, model = built("slot_grammar", units=32)
+    data, model = built(units=32)
     x = torch.ones(1, 128) * data.probabilities[-1].round()  # what the last leaf shows most
     trace: Any = pyro.poutine.trace(model.behaviour).get_trace(x.expand(200, -1), 1.0)
     s = model.grammar.sentence(trace.nodes["expression"]["value"])
@@ -207,7 +229,7 @@ def test_behaviour_draws_true_expressions_of_a_clear_input() -> None:
 
 
 def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
-    data, model = built("sprite_grammar")
+    data, model = built(data="dsprites")
     assert len(model.derivations) == 3200
     assert len(model.objects) == 7 * 3 * 3 * 4 * 4
     torch.manual_seed(0)
@@ -231,7 +253,7 @@ def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
 
 def test_accuracy_is_at_the_bayes_ceiling() -> None:
     """Levels 1-6 of leaf exemplars by the node posterior."""
-    data, model = built("tree_grammar", meaning="node")
+    data, model = built(PATHS, meaning="node")
     leaves = torch.nonzero(data.depths == 6).flatten()
     y = leaves[torch.randint(len(leaves), (3000,))]
     p = model.posterior(data.exemplars(y)).log_p.exp().float()
@@ -240,3 +262,87 @@ def test_accuracy_is_at_the_bayes_ceiling() -> None:
     right = (levels.argmax(-1) == data.paths[y] + 1).double().mean(0)
     ceiling = torch.tensor([1.0, 1.0, 0.996, 0.986, 0.947, 0.811]).double()
     assert ((right - ceiling).abs() < 4 * (ceiling * (1 - ceiling) / 3000).sqrt() + 0.005).all()
+
+
+# -- of a table
+
+
+def built_of(columns: dict[str, Any], tmp_path: Path, **settings: Any) -> tuple[Any, Any]:
+    pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+    return built(data=tmp_path / "t.csv", **settings)
+
+
+MILK = {"milk": [1, 1, 0, 0], "legs": [1, 0, 1, 0]}
+
+
+def by_hand(model: GrammarModel, expressions: str) -> tuple[list[str], Tensor]:
+    """Texts of expressions, and P(expression | milk and legs) by Bayes' rule and Python's own
+    evaluation.
+    """
+    rows = [(1, 1), (1, 0), (0, 1), (0, 0)]
+    shown = [0.81, 0.09, 0.09, 0.01]  # P(x | row)
+    texts, joint = [], []
+    for rules in model.derivations:
+        text = model.grammar.text(rules)
+        code = text.replace("¬", " not ").replace("∧", "and").replace("∨", "or")
+        if expressions == "conjunctions":
+            code = " and ".join(text.replace("∅", "").replace("¬", "not_").split()) or "True"
+            code = code.replace("not_", "not ")
+        true = [bool(eval(code, {"milk": milk, "legs": legs})) for milk, legs in rows]
+        single = 1 / 3 / 4  # of a literal
+        prior = 1.0 if expressions == "conjunctions" else single ** (1 + (len(text.split()) > 1))
+        seen = sum(p for p, fits in zip(shown, true, strict=True) if fits)
+        # what is true of nothing has been left with next to nothing
+        joint.append(prior * (seen / sum(true) if any(true) else 0.0))
+        texts.append(text)
+    return texts, torch.tensor(joint).double() / sum(joint)
+
+
+@pytest.mark.parametrize("expressions", ["conjunctions", "rules"])
+def test_the_posterior_of_a_table_is_bayes_rule(tmp_path: Path, expressions: str) -> None:
+    given = {"literals": 2, "noise": 0.1, "expressions": expressions}
+    data, model = built_of(MILK | {"kind": list("aabb")}, tmp_path, labels="kind", **given)
+    x = data.rows(torch.tensor([0]))  # milk and legs
+    texts, expected = by_hand(model, expressions)
+    posterior = model.posterior(x).log_p[0].exp()
+    torch.testing.assert_close(posterior, expected, rtol=1e-4, atol=1e-7)
+    best = texts[int(posterior.argmax())]
+    assert best in ("milk legs", "milk", "legs", "( milk ∧ legs )", "( legs ∧ milk )")
+    s = model.describe(x, 3).s
+    assert s.shape == (1, 3, model.language.width)
+    assert (s.sum(-1) <= 4).all()
+
+
+def test_what_is_missing_tells_nothing_of_a_row_and_no_column_is_true_of_it(tmp_path: Path) -> None:
+    columns = {"milk": [1, None, 0], "legs": [1, 0, 1]}
+    given = {"missing": "ignore", "literals": 1, "noise": 0.1}
+    data, model = built_of(columns, tmp_path, **given)
+    x = data.rows(torch.tensor([1]))
+    rows = torch.tensor([[0.0, 1], [0.5, 0], [1, 1]])
+    torch.testing.assert_close(
+        model.objects.log_prob(x)[0].exp(), torch.where(rows[:, 1] == 0, 0.9, 0.1)
+    )
+    torch.testing.assert_close(  # P(milk | the row) is one half where it is missing
+        model.objects.log_prob(torch.tensor([[1.0, torch.nan]]))[0].exp(),
+        torch.tensor([0.1, 0.5, 0.9]),
+    )
+    texts = [model.grammar.text(rules) for rules in model.derivations]
+    true = dict(zip(texts, model.extension.tolist(), strict=True))
+    assert true["milk"] == [False, False, True]
+    assert true["¬milk"] == [True, False, False]
+
+
+def test_too_many_expressions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="expressions of up to 12 of 2 columns"):
+        built_of(MILK, tmp_path, literals=12, expressions="rules")
+    monkeypatch.setattr(registry.load("models", "grammar"), "MOST_CELLS", 30)
+    with pytest.raises(ValueError, match="9 expressions of up to 2 of 2 columns, on 4 different"):
+        built_of(MILK, tmp_path, literals=2)
+    assert len(built_of(MILK, tmp_path, literals=1)[1].sentences) == 5
+
+
+def test_shares_of_sentences_of_many_columns(tmp_path: Path) -> None:
+    columns = {f"c{i}": [i % 2, 1, 0, (i + 1) % 2] for i in range(31)}  # 62 tokens
+    _, model = built_of(columns, tmp_path, literals=2)
+    every = model.derivations[None]
+    assert sentence_shares(model, every).max() == pytest.approx(1 / every.shape[1])

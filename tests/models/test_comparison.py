@@ -38,7 +38,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = {"path": folder / "table.csv", "labels": "kind", "missing": "ignore"}
     own = {
         "table": table,
-        "table_grammar": table,
         "images": {"path": folder / "images.npy", "table": folder / "images.csv"},
         "vectors": {"path": folder / "vectors.npy", "table": folder / "images.csv"},
     }
@@ -46,9 +45,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
         for name in NAMES
     }
-    for inference, units in (("grammar_mcmc", {}), ("grammar_gflownet", {"units": 32})):
-        out = folder / inference
-        result[inference] = fit("slot_grammar", inference, preset="smoke", out=out, settings=units)
+    for way, units in (("chain", {}), ("guide", {"units": 32})):
+        given = {"draw_by": way, **units}
+        result[way] = fit("grammar", preset="smoke", out=folder / way, settings=given)
     return result
 
 

@@ -30,19 +30,14 @@ TRAINED = {  # parts of models, by the inference programs that train them
     "gflownet_em": PHI | THETA | {"sentence_policy"},
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
     "emergent_communication": {"sender", "receiver"},
-    "enumeration": set(),
-    "grammar_mcmc": {"draws"},  # how the model draws
-    "grammar_gflownet": {"builder", "draws"},
+    "grammar": set(),
     "hard_coded": set(),
 }
 KINDS = (  # models, and the inference programs that fit them
     (MODELS, ["wake_sleep_em", "gflownet_em", "exact_em"]),
     (["vqvae"], ["vqvae"]),
     (["emergent_communication"], ["emergent_communication"]),
-    (
-        ["tree_grammar", "slot_grammar", "sprite_grammar", "table_grammar"],
-        ["enumeration", "grammar_mcmc", "grammar_gflownet"],
-    ),
+    (["grammar"], ["grammar"]),
     (["fully_compositional", "not_compositional"], ["hard_coded"]),
 )
 PAIRS = [(m, i) for models, inference in KINDS for m in models for i in inference]
@@ -66,7 +61,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     table = {"path": path, "labels": ("family",), "missing": "ignore"}
     return {
         "table": table,
-        "table_grammar": table,
         "images": {"path": str(folder / "faces.npy")},
         "vectors": {"path": str(folder / "words.npy"), "table": path, "labels": ("family",)},
     }
@@ -84,8 +78,7 @@ def train(model: Any, data: Any, inference: str, settings: Any = ()) -> dict[str
 
 @pytest.mark.parametrize(("name", "inference"), PAIRS)
 def test_every_pair_of_programs_trains(name: str, inference: str, files: Any) -> None:
-    units = {"units": 32} if inference == "grammar_gflownet" else {}
-    model, data = with_data({**files.get(name, {}), **units}, name)
+    model, data = with_data(files.get(name, {}), name)
     before = snapshot(model)
     train(model, data, inference)
     assert changed(model, before) - {"onset"} == TRAINED[inference]  # which need not be there

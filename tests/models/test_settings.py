@@ -102,7 +102,7 @@ def test_a_copy_of_a_data_set_trains_as_its_original(data: str, tmp_path: Path) 
             assert planned(model, None, preset, copy) == planned(model, None, preset, data)
 
 
-@pytest.mark.parametrize("name", ["attractor", "table_grammar"])
+@pytest.mark.parametrize("name", ["attractor", "grammar"])
 def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: Path) -> None:
     variant = tmp_path / "variant.py"
     variant.write_text(INHERITING.format(name=name))
@@ -375,9 +375,9 @@ def test_a_fit_refuses_what_a_replaced_part_ignores_and_leaves_no_directory(
         ("table", None, {"split_seed": 1, "held_out_fraction": 0.1}, ""),
         ("vqvae", None, {"decay": 0.5}, "codes do not move by moving averages"),
         ("emergent_communication", None, {"entropy_weight": 1}, "training=gumbel_softmax"),
-        ("tree_grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
-        ("tree_grammar", None, {"units": 16}, "the guide is not trained"),
-        ("tree_grammar", "grammar_gflownet", {"units": 16}, ""),
+        ("grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
+        ("grammar", None, {"units": 16}, "it is of draw_by=guide"),
+        ("grammar", None, {"units": 16, "draw_by": "guide"}, ""),
         ("hbv", "exact_em", {"dynamics.onset": 0.5}, "exact_em has no dynamics"),
     ],
 )
@@ -393,7 +393,7 @@ def test_settings_without_effect_beside_the_others_are_refused(
 
 def test_the_tree_holds_out_what_its_seed_says() -> None:
     result = [
-        with_data({"hold_out_seed": seed}, "tree_grammar")[1].held_out_classes for seed in (0, 1)
+        with_data({"hold_out_seed": seed}, "grammar")[1].held_out_classes for seed in (0, 1)
     ]
     assert not alike(*result)
 

@@ -151,7 +151,11 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = fits.MODELS[fits.VQVAE]
-    broken = dataclasses.replace(model, programs={"hbv": "sprite_grammar"})
+    program = (
+        registry.find("models", "vqvae").read_text().replace("return VQVAE", "raise ValueError")
+    )
+    (tmp_path / "broken.py").write_text(program)
+    broken = dataclasses.replace(model, programs={"hbv": str(tmp_path / "broken.py")})
     monkeypatch.setitem(fits.MODELS, fits.VQVAE, broken)
     chosen = ["--only", "hbv", "--only", fits.VQVAE, "--only", fits.CEILING, "--only", "fit"]
     result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
