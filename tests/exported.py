@@ -11,7 +11,7 @@ from tests.small import SETTINGS
 
 __all__ = ["ANALYSES", "FILES", "make"]
 
-ANALYSES = ("information_loss", "calibration", "similarity")
+ANALYSES = ("information_loss", "calibration", "language_measures")
 FILES = {"card.md", "config.toml", "environment.json", "numbers.json", "weights.safetensors"}
 
 

@@ -38,11 +38,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
     "decodability": {"inputs": 200} | _DECODERS,
-    "similarity": {
-        "inputs": 200, "resamples": 5, "permutations": 5, "meaning_permutations": 5,
-        "max_pairs": 5000,
+    "language_measures": {
+        "inputs": 200, "resamples": 5, "permutations": 5, "code_permutations": 3,
+        "max_pairs": 20_000,
     },
-    "language_measures": {"inputs": 200, "permutations": 3, "meaning_permutations": 3},
     "sentences": {"exemplars": 4, "draws": 4, "inputs": 60},
     "image_sentences": {"inputs": 60, "held_out_inputs": 20, "draws": 8, "images": 6},
     "compare_table_grammar": {"inputs": 60, "draws": 8},

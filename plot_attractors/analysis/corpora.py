@@ -142,11 +142,6 @@ def _places(corpus: Corpus) -> np.ndarray:
     return names[np.where(corpus.symbols > 0, corpus.symbols + np.cumsum(sizes) - sizes, 0)]
 
 
-def tokens(corpus: Corpus) -> list[list[str]]:
-    """The names of the tokens of each sentence."""
-    return [[name for name in row if name != NO_TOKEN] for row in _places(corpus)]
-
-
 def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
     """The corpora of a table (CSV) with a row a sentence, by split.
 

@@ -244,10 +244,10 @@ def measure(
         sizes = language_measures.Config()
         with console.status("measuring"), still("measuring"):
             parts = [
-                language_measures.measure_all(rows, sizes).assign(split=split)
+                language_measures.measures(rows, sizes).assign(split=split)
                 for split, rows in splits.items()
             ]
-        table = pd.concat(parts).reindex(columns=list(language_measures.COLUMNS))
+        table = pd.concat(parts).reindex(columns=language_measures.COLUMNS.split())
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             spreadsheet(table).to_csv(out, index=False)

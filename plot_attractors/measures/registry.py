@@ -90,11 +90,6 @@ def _basins(name: str, title: str, formula: str, column: str, **more: Any) -> Me
     return Metric(name, "dynamics", title, formula, "basins", column, **more)
 
 
-def _similarity(name: str, title: str, formula: str, **more: Any) -> Metric:
-    where = {"measure": name, "split": "train"}
-    return Metric(name, "language", title, formula, "similarity", "value", where, **more)
-
-
 def _language(name: str, title: str, formula: str, **more: Any) -> Metric:
     where = {"measure": name, "split": "train"}
     return Metric(name, "language", title, formula, "language_measures", "value", where, **more)
@@ -263,10 +258,10 @@ METRICS: dict[str, Metric] = {
                   "accuracy of a language whose sentences are shuffled over meanings",
                   "composition", "shuffled", "train",
                   bounds=("share of the commonest outcome", "`composed`")),
-        _similarity("topographic_similarity", "topographic similarity",
-                    "correlation of distances between inputs and between their sentences",
-                    unit="Spearman's ρ", paper={"dsprites": Paper(0.525)},
-                    bounds=("about 0 if shuffled", "1")),
+        _language("topographic_similarity", "topographic similarity",
+                  "correlation of distances between inputs and between their sentences",
+                  unit="Spearman's ρ", paper={"dsprites": Paper(0.525)},
+                  bounds=("about 0 if shuffled", "1")),
         _language("language_compositionality", "compositionality of the language system",
                   "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
                   "sentences W; 1: sentences tell nothing by their parts; it grows with the number "

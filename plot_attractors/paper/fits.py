@@ -92,8 +92,8 @@ _SMOKE: dict[str, dict[str, Any]] = {
     "neighbours": _FEW | {"trajectories": 200},
     "decodability": _FEW | {"inputs": 100},
     "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
-    "similarity": {
-        "inputs": 100, "resamples": 5, "permutations": 5, "meaning_permutations": 5,
+    "language_measures": {
+        "inputs": 100, "resamples": 5, "permutations": 5, "code_permutations": 1,
         "max_pairs": 2000,
     },
     "diversity": _FEW | {"inputs": 8, "draws": 32},
@@ -105,7 +105,7 @@ _DEMO: dict[str, dict[str, Any]] = {  # a third or so of the defaults
     "neighbours": {"trajectories": 1000},
     "decodability": {"inputs": 1000},
     "composition": {"inputs": 1000, "shuffles": 10},
-    "similarity": {"permutations": 30, "meaning_permutations": 30},
+    "language_measures": {"permutations": 30, "code_permutations": 5},
     "diversity": {"inputs": 40},
     "information_loss": {"inputs": 2000},
     "compare_language_of_thought": {"inputs": 150},

@@ -224,7 +224,7 @@ RESULTS: tuple[Result, ...] = (
         "Distances between sprites and between their sentences correlate most for attractors.",
         "Spearman's correlation of distances between inputs and between their sentences: 0 for a "
         "language without system, higher is better.",
-        (Plot("dsprites", "similarity", "similarity"),),
+        (Plot("dsprites", "language_measures", "language_measures"),),
         (_number("dsprites", "topographic_similarity", ALL,
                  **{VQVAE: Paper(0.314), EC: Paper(0.156)}),),
     ),

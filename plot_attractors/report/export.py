@@ -42,8 +42,8 @@ AGAIN = "p p_negative p_held_out tv tv_excess ess_512 topographic_similarity"
 SIZES: dict[str, dict[str, int]] = {
     "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
     "calibration": {"inputs": 4, "wide_inputs": 4, "wide_draws": 1},
-    "similarity": {
-        "inputs": 300, "resamples": 2, "permutations": 2, "meaning_permutations": 2,
+    "language_measures": {
+        "inputs": 300, "resamples": 2, "permutations": 2, "code_permutations": 1,
     },
 }  # fmt: skip
 REPEATS = 5

@@ -24,7 +24,7 @@ SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
     "Choices and times": "behaviour continuum people",
     "Emergent language": "sentences image_sentences information_loss variance_explained "
-    "decodability composition similarity language_measures",
+    "decodability composition language_measures",
     "Diversity": "diversity",
     "Comparison with a Bayesian language of thought": "compare_language_of_thought "
     "compare_table_grammar",

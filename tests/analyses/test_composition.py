@@ -10,54 +10,51 @@ import torch
 from torch import Tensor
 
 from plot_attractors.analysis import probes
-from plot_attractors.data import Batch, Channels, Feature, HierarchicalBinaryVectors
+from plot_attractors.data import Channels, Feature, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.measures.composition import shuffled
 from plot_attractors.runs import registry
 
-from ..described import Bags, Speller
+from ..fakes import Bags, Things, speller
 from ..small import Untrained, measured
 
 composition = registry.load("analyses", "composition")
 prediction_of_channels = composition.prediction_of_channels
 
 
-class Scrambler(Speller):
+def scrambled(data: HierarchicalBinaryVectors) -> Bags:
     """The same meanings by sentences of equal length that have exchanged theirs."""
+    plain = speller(data)
+    exchanged = shuffled(plain.language, lambda s: s)
+    sentences = plain.language.sentences
 
-    def __init__(self, data: HierarchicalBinaryVectors) -> None:
-        super().__init__(data)
-        self.exchanged = shuffled(self.language, lambda s: s)
+    def sentence(x: Tensor) -> Tensor:
+        meaning, listed = plain.sentence(x), exchanged(sentences)
+        return sentences[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
 
-    def embed(self, s: Tensor) -> Tensor:
-        return self.exchanged(s)
-
-    def sentence(self, x: Tensor) -> Tensor:
-        meaning, listed = super().sentence(x), self.embed(self.language.sentences)
-        return self.language.sentences[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
-
-
-class Things:
-    """Inputs that are their own features, a colour and a size, in no order."""
-
-    bits, label_names, splits, ordered = 2, (), ("train",), False
-    features = (Feature("colour", ("red", "green")), Feature("size"))
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        x = torch.bernoulli(torch.full((n, 2), 0.5))
-        return Batch(x, torch.arange(n), torch.arange(n)[:, None])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        return batch.x * torch.tensor([1.0, 10.0])
+    model = Bags(plain.language, sentence)
+    model.embed = exchanged  # type: ignore[method-assign]
+    return model
 
 
-class Namer(Bags):
+NAMED = (Feature("colour", ("red", "green")), Feature("size"))
+
+
+def things(features: tuple[Feature, ...] = NAMED) -> Things:
+    """Inputs of a colour and a size, 0 or 10, in no order."""
+    return Things(
+        features, lambda n: torch.bernoulli(torch.full((n, 2), 0.5)) * torch.tensor([1.0, 10.0])
+    )
+
+
+def namer() -> Bags:
     """A token for each colour, and one for each size."""
 
-    latent, language = 4, Language((2, 2), min_length=2)
+    def sentence(x: Tensor) -> Tensor:
+        on = (x > 0).float()
+        return torch.stack([1 - on, on], -1).flatten(1)
 
-    def sentence(self, x: Tensor) -> Tensor:
-        return torch.stack([1 - x, x], -1).flatten(1)
+    return Bags(Language((2, 2), min_length=2), sentence)
 
 
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
@@ -74,7 +71,7 @@ def values(tables: dict[str, pd.DataFrame]) -> Any:
 
 def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    tables = analyzed(Speller(data), data)
+    tables = analyzed(speller(data), data)
     table = tables["summary.csv"]
     assert ",".join(table.columns) == "split,feature,kind,source,value,low,high,chance,loss,n"
     value = values(tables)
@@ -94,7 +91,7 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
 
 def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    tables = analyzed(Scrambler(data), data)
+    tables = analyzed(scrambled(data), data)
     value = values(tables)
     assert value["mean of 3", "sampled"] > 0.97
     assert value["mean of 3", "best"] == 1
@@ -102,7 +99,7 @@ def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
 
 
 def test_features_without_order_are_described_in_random_orders() -> None:
-    tables = analyzed(Namer(), Things())
+    tables = analyzed(namer(), things())
     table = tables["summary.csv"].set_index(["feature", "source"])
     # two tokens at least: no list
     assert set(table.index.get_level_values("source")) == {"sampled", "composed"}
@@ -136,12 +133,10 @@ class Judge:
 def test_one_decoder_composes_and_the_other_one_scores(
     monkeypatch: pytest.MonkeyPatch, agree: bool
 ) -> None:
-    """Namer says A for red: so understands the composer; the scorer hears the reverse where they do
-    not agree.
-    """
-    pair = Judge(Things.features, 0), Judge(Things.features, 0 if agree else 1)
+    """The namer says A for red: so understands the composer; the scorer may hear the reverse."""
+    pair = Judge(NAMED, 0), Judge(NAMED, 0 if agree else 1)
     monkeypatch.setattr(probes, "feature_decoders", lambda *_: pair)
-    tables = analyzed(Namer(), Things())
+    tables = analyzed(namer(), things())
     value = values(tables)
     assert value["colour", "composed"] == value["colour", "sampled"] == float(agree)
     listed = tables["sentences.csv"]
@@ -151,9 +146,7 @@ def test_one_decoder_composes_and_the_other_one_scores(
 
 
 def test_labels_may_be_named_as_columns() -> None:
-    things = Things()
-    things.features = (Feature("order", ("red", "green")), Feature("n"))
-    tables = analyzed(Namer(), things)
+    tables = analyzed(namer(), things((Feature("order", ("red", "green")), Feature("n"))))
     listed = tables["sentences.csv"]
     assert set(listed["order"]) == {"order n", "n order"}
     assert set(listed["features"]) == {
@@ -180,26 +173,18 @@ def test_a_colour_is_described_by_its_channels() -> None:
     torch.testing.assert_close(result, torch.tensor([[0.5, 0.5, 0.8, 0.2, 0.3, 0.7, 16.0]]))
 
 
-class Painter(Things):
-    features = (COLOUR, Feature("size"))
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        x = torch.stack([torch.randint(3, (n,)), torch.randint(2, (n,))], 1).float()
-        return Batch(x, torch.arange(n), torch.arange(n)[:, None])
-
-
-class Mixer(Bags):
+def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:
     """A token for each channel that is on, and one for each size."""
 
-    latent, language = 5, Language((1, 1, 1, 2))
-
-    def sentence(self, x: Tensor) -> Tensor:
+    def sentence(x: Tensor) -> Tensor:
         rgb = torch.tensor(COLOUR.coordinates)[x[:, 0].long()]
         return torch.cat([rgb, 1 - x[:, 1:], x[:, 1:]], 1)
 
-
-def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:
-    tables = analyzed(Mixer(), Painter())
+    data = Things(
+        (COLOUR, Feature("size")),
+        lambda n: torch.stack([torch.randint(3, (n,)), torch.randint(2, (n,))], 1).float(),
+    )
+    tables = analyzed(Bags(Language((1, 1, 1, 2)), sentence), data)
     assert set(tables["summary.csv"]["feature"]) == {"colour", "size"}
     assert values(tables)["colour", "sampled"] == 1
     orders = tables["sentences.csv"]["order"]

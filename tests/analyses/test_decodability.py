@@ -16,38 +16,13 @@ from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.runs import registry
 
-from ..described import Bags, Speller
+from ..fakes import Bags, Things, speller
 from ..small import Untrained, measured
 
 decodability = registry.load("analyses", "decodability")
 bayes_optimum = decodability.bayes_optimum
 
 COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,n"
-
-
-class Things:
-    """Inputs that are their own features: a colour, and a size that is unknown for every third."""
-
-    bits, label_names, splits, ordered = 2, (), ("train",), False
-    features = (Feature("colour", ("red", "green")), Feature("size"))
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        x = torch.stack([torch.bernoulli(torch.full((n,), 0.3)), 20 * torch.rand(n)], -1)
-        return Batch(x, torch.arange(n), torch.arange(n)[:, None])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        values = batch.x.clone()
-        values[::3, 1] = math.nan
-        return values
-
-
-class Namer(Bags):
-    """A token for the colour, and none for the size."""
-
-    latent, language = 2, Language((2,))
-
-    def sentence(self, x: Tensor) -> Tensor:
-        return torch.stack([1 - x[:, 0], x[:, 0]], -1)
 
 
 def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
@@ -59,7 +34,7 @@ def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
 
 def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=64)
-    tables = analyzed(Untrained(Speller(data), data))
+    tables = analyzed(Untrained(speller(data), data))
     table = tables["summary.csv"]
     assert list(table["feature"].unique()) == ["branch1", "branch2", "branch3", "mean of 3"]
     assert (table["low"] <= table["value"] + 1e-9).all()
@@ -97,7 +72,20 @@ def test_the_optimum_in_numbers() -> None:
 
 
 def test_categories_numbers_and_missing_values_of_other_data() -> None:
-    tables = analyzed(Untrained(Namer(), Things()))
+    """A colour, which has a token, and a size, which has none and is unknown for every third."""
+
+    def draw(n: int) -> Tensor:
+        return torch.stack([torch.bernoulli(torch.full((n,), 0.3)), 20 * torch.rand(n)], -1)
+
+    class Gaps(Things):
+        def feature_values(self, batch: Batch) -> Tensor:
+            values = batch.x.clone()
+            values[::3, 1] = math.nan
+            return values
+
+    data = Gaps((Feature("colour", ("red", "green")), Feature("size")), draw)
+    namer = Bags(Language((2,)), lambda x: torch.stack([1 - x[:, 0], x[:, 0]], -1))
+    tables = analyzed(Untrained(namer, data))
     table = tables["summary.csv"].set_index(["feature", "source", "decoder"])
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}
     assert (table.loc["colour"]["value"] == 1).all()

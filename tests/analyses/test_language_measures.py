@@ -1,9 +1,10 @@
-"""The analysis of language measures: known languages, and the corpus that it leaves."""
+"""The analysis of language measures on languages of a known kind, and the corpus it leaves."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,67 +12,187 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
+from plot_attractors.analysis import corpora
+from plot_attractors.data import Feature
+from plot_attractors.language import Language
+from plot_attractors.measures.similarity import topographic_similarity
 from plot_attractors.runs import fit, registry
 from plot_attractors.runs.analyze import analyze
 
+from ..fakes import Bags, Things
 from ..small import SETTINGS, Untrained, measured
-from .test_similarity import DATA, LANGUAGE, Mute, Namer, Speller
+
+program = registry.load("analyses", "language_measures")
 
 SMALL = SETTINGS["language_measures"]
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-language.md"
+COLOURS = Feature("colour", ("red", "green", "blue"))
+SHAPES = Feature("shape", ("disc", "square", "star"))
+GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
+LANGUAGE = Language((3, 3), min_length=0)
+RHO, C = "topographic_similarity", "language_compositionality"
 
 
-def summary(model: Any) -> pd.DataFrame:
+def things(rows: Tensor, *features: Feature, ordered: bool = False) -> Things:
+    """Rows drawn uniformly, and a number that no two of them share; NaN is missing."""
+
+    def draw(n: int) -> Tensor:
+        return torch.cat([rows[torch.randint(len(rows), (n,))], torch.arange(float(n))[:, None]], 1)
+
+    data = Things(features or (COLOURS, SHAPES), draw, ("train", "held_out"))
+    data.ordered = ordered
+    return data
+
+
+def spelled(x: Tensor, first: int = 0) -> Tensor:
+    """A token for each value of each of two features, none for a missing one."""
+    code = x[:, :2].nan_to_num(-1).long() - first
+    return (one_hot(code.clamp(min=0), 3 - first) * (code >= 0)[..., None]).flatten(1).float()
+
+
+def named(x: Tensor) -> Tensor:
+    """A name for every input, without system."""
+    names = torch.randperm(9, generator=torch.Generator().manual_seed(4))
+    names = names[(x[:, :2] @ torch.tensor([3.0, 1.0])).long()]
+    return spelled(torch.stack([names // 3, names % 3], 1).float())
+
+
+def babbled(x: Tensor) -> Tensor:
+    """Sentences that have nothing to do with the input."""
+    return spelled(torch.randint_like(x, 3))
+
+
+def mute(x: Tensor) -> Tensor:
+    return spelled(torch.zeros_like(x))
+
+
+def summary(
+    sentence: Callable[[Tensor], Tensor], data: Any = None, language: Language = LANGUAGE
+) -> pd.DataFrame:
+    """Of training inputs, by measure."""
     torch.manual_seed(0)  # the same inputs
-    tables = measured("language_measures", Untrained(model, DATA), **SMALL)
-    registry.load("analyses", "language_measures").draw(tables)
+    run = Untrained(Bags(language, sentence), things(GRID) if data is None else data)
+    tables = measured("language_measures", run, **SMALL | {"permutations": 19})
+    program.draw(tables)
     table = tables["summary.csv"]
+    assert list(table.columns) == program.COLUMNS.split()
     assert list(table["split"].unique()) == ["train", "held_out"]
     return table[table["split"] == "train"].set_index("measure")
+
+
+def test_a_spelled_language_reaches_the_ceiling_and_names_do_not() -> None:
+    best, worst = summary(spelled), summary(named)
+    row = best.loc[RHO]
+    assert row["value"] == pytest.approx(1)
+    assert row["p_value"] == 0.05
+    assert row["null_mean"] < 0.5
+    assert (row["n"], row["pairs"], row["reason"]) == (200, 19_900, "")
+    assert best.loc[C, "value"] == pytest.approx(best.loc[C, "spelled"], rel=1e-6)
+    assert best.loc[C, "value"] > best.loc[C, "holistic_mean"]
+    assert worst.loc[C, "value"] < 0.6 * best.loc[C, "value"]
+    assert list(best.index[best["p_value"].notna()]) == [RHO, C]
+    ratio, length, rest = best["value"].iloc[1:]
+    assert ratio * rest == pytest.approx(length)
+    assert length == worst.loc["code_length", "value"]
+    row = worst.loc[RHO]
+    assert row["p_value"] <= 0.1  # names tell something,
+    assert row["holistic_p_value"] > 0.05  # and have no system
+    assert abs(row["value"] - row["holistic_mean"]) < 4 * row["holistic_sd"]
+
+
+def test_two_tokens_differ_for_each_feature_that_does() -> None:
+    run = Untrained(Bags(LANGUAGE, spelled), things(GRID))
+    pairs = measured("language_measures", run, **SMALL)["pairs.csv"]
+    np.testing.assert_array_equal(pairs["tokens"], 2 * pairs["distance"])
+
+
+def test_random_sentences_are_no_better_than_their_null() -> None:
+    row = summary(babbled).loc[RHO]
+    assert abs(row["value"] - row["null_mean"]) < 4 * row["null_sd"]
+    assert row["low"] < row["value"] < row["high"]
+
+
+def test_what_does_not_vary_has_reasons_for_values() -> None:
+    alike = summary(mute)
+    assert alike.loc[RHO, "reason"] == "all sentences are equal"
+    assert alike.loc[C, "value"] == pytest.approx(1, abs=0.02)
+    one_input = Things((COLOURS, SHAPES), lambda n: torch.zeros(n, 2), ("train", "held_out"))
+    for data in (things(GRID[:1]), one_input):
+        constant = summary(spelled, data)
+        assert constant["value"].isna().all()
+        assert (constant["reason"] != "").all()
+
+
+def test_the_levels_of_a_tree_that_a_path_does_not_reach_are_no_value() -> None:
+    level = [Feature(f"level{k}", ("none", "left", "right")) for k in range(2)]
+    paths = torch.tensor([[1.0, 0], [2, 0], [1, 1], [1, 2], [2, 1], [2, 2]])
+    data = things(paths, *level, ordered=True)
+    table = summary(lambda x: spelled(x, first=1), data, Language((2, 2)))
+    assert table.loc[RHO, "value"] > 0.9
+
+
+def test_tokens_of_an_ordered_language_count_wherever_they_stand() -> None:
+    def sentence(x: Tensor) -> Tensor:  # a position for each feature
+        return one_hot(x[:, :2].long() + torch.tensor([0, 3]), 6).flatten(1).float()
+
+    table = summary(sentence, language=Language((1,) * 6, max_length=2, ordered=True))
+    assert table.loc[RHO, "value"] == pytest.approx(1)
+
+
+def test_continuous_and_missing_features() -> None:
+    rows = torch.cartesian_prod(torch.arange(3.0), torch.linspace(0, 2, 21))
+    rows[:20, 0] = torch.nan
+    rows[::10, 1] = torch.nan  # an input of unknown size has no distance
+    row = summary(spelled, things(rows, COLOURS, Feature("size"))).loc[RHO]
+    assert row["n"] < 200
+    assert 0.5 < row["value"] < 1  # sizes have three tokens
+
+
+def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
+    """Names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
+    result = []
+    for seed in range(40):
+        rows = torch.randint(3, (24, 4)).float()
+        rows = torch.cat([rows, torch.arange(24.0)[:, None]], 1)
+        data: Any = Things((COLOURS, SHAPES), lambda n, r=rows: r[torch.randint(24, (n,))])
+        model = Bags(LANGUAGE, lambda x: spelled(x[:, 2:]))
+        of = corpora.corpus(model, data, data.batch(200))
+        result.append(
+            topographic_similarity(of.tokens, of.meaning, seed=seed, resamples=10, permutations=19)
+        )
+    table = pd.DataFrame(result)
+    assert (table["n"] == 24).all()
+    assert (table["pairs"] == 276).all()
+    assert table["value"].mean() == pytest.approx(0, abs=0.05)  # five standard errors
+    assert table["p_value"].mean() == pytest.approx(0.5, abs=0.2)
+    assert (table["p_value"] < 0.26).mean() < 0.6
+    assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
+
+
+# The corpus.
 
 
 def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
-def test_a_spelled_language_reaches_the_ceiling_and_names_do_not() -> None:
-    best, worst = summary(Speller(LANGUAGE)), summary(Namer(LANGUAGE))
-    tested = ["language_compositionality"]
-    assert list(best.index[best["p_value"].notna()]) == tested
-    np.testing.assert_allclose(best.loc[tested, "value"], best.loc[tested, "spelled"], rtol=1e-6)
-    assert (best.loc[tested, "value"] > best.loc[tested, "holistic_mean"]).all()
-    assert (worst.loc[tested, "value"] < 0.6 * best.loc[tested, "value"]).all()
-    ratio, length, rest = best["value"].iloc[:3]
-    assert ratio * rest == pytest.approx(length)
-    assert length == worst.loc["code_length", "value"]
-
-
-def test_a_language_of_one_sentence_tells_nothing() -> None:
-    table = summary(Mute(LANGUAGE))
-    assert table.loc["language_compositionality", "value"] == pytest.approx(1, abs=0.02)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("language") / "run")
+def test_a_run_and_its_corpus_have_the_same_measures(tmp_path: Path) -> None:
+    path = fit("hbv", preset="smoke", out=tmp_path / "run")
     (result,) = analyze(path, ["language_measures"], settings={"language_measures": SMALL})
     assert result.error is None
-    return path
-
-
-def test_a_run_and_its_corpus_have_the_same_measures(run: Path, tmp_path: Path) -> None:
-    folder = run / "analyses" / "language_measures"
-    result = call("measure", folder / "corpus.csv", "-o", tmp_path / "found.csv")
-    assert result.exit_code == 0, result.output
-    keys = ["split", "measure"]
-    own = pd.read_csv(folder / "summary.csv").set_index(keys)
-    results = pd.read_csv(tmp_path / "found.csv").set_index(keys)
-    np.testing.assert_allclose(own["value"], results.loc[own.index, "value"], rtol=1e-9)
-    assert own["value"].notna().sum() == 6
-    assert set(results.index.get_level_values("measure")) > {"topographic_similarity"}
+    again = call("measure", result.out / "corpus.csv", "-o", tmp_path / "found.csv")
+    assert again.exit_code == 0, again.output
+    own, results = (
+        pd.read_csv(file).set_index(["split", "measure"])["value"]
+        for file in (result.out / "summary.csv", tmp_path / "found.csv")
+    )
+    np.testing.assert_allclose(own, results.loc[own.index], rtol=1e-9)
+    assert own.notna().sum() == 8
 
 
 def test_a_malformed_corpus_gets_a_sentence(tmp_path: Path) -> None:
@@ -92,7 +213,7 @@ def test_the_how_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         if kind == "text":
             (tmp_path / "theirs.csv").write_text(text, encoding="utf-8")
         for line in text.splitlines() if kind == "sh" else ():
-            program, *arguments = shlex.split(line, comments=True)
-            assert program == "plot-attractors"
+            name, *arguments = shlex.split(line, comments=True)
+            assert name == "plot-attractors"
             result = call(*arguments)
             assert result.exit_code == 0, result.output

@@ -21,7 +21,7 @@ variance_explained = registry.load("analyses", "variance_explained")
 
 ANALYSES = {
     "basins", "calibration", "composition", "data", "decodability", "diagnostics", "diversity",
-    "language_measures", "neighbours", "perturbation", "sentences", "similarity", "trajectories",
+    "language_measures", "neighbours", "perturbation", "sentences", "trajectories",
     "variance_explained",
 }  # fmt: skip
 

@@ -63,7 +63,6 @@ def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], nam
             "decodability",
             "diversity",
             "language_measures",
-            "similarity",
             "training",
         ]
     )

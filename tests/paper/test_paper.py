@@ -116,7 +116,8 @@ def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, 
         assert fixed(loss[column].item(), ".3f") in text
     similarity = pd.read_csv(made / "tables/similarity.csv").set_index("model")
     for model, title in (("vqvae", "VQ-VAE"), ("attractors", "attractor model")):
-        table = pd.read_csv(made / f"runs/dsprites-{model}-0/analyses/similarity/summary.csv")
+        folder = made / f"runs/dsprites-{model}-0/analyses/language_measures"
+        table = pd.read_csv(folder / "summary.csv")
         chosen = (table["measure"] == "topographic_similarity") & (table["split"] == "train")
         value = table[chosen]["value"].item()
         assert similarity["median"][title] == pytest.approx(value, abs=1e-12)

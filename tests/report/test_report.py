@@ -152,10 +152,9 @@ def test_sections_stand_in_order(tmp_path: Path) -> None:
 def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
     run = untrained(tmp_path / "run")
     add_loss(run, kl=0.0123, p=0.504)
-    row = {"measure": "topographic_similarity", "split": "train", "value": 0.4}
-    add_table(run, "similarity", [row])
-    row = {"measure": "language_compositionality", "split": "train", "value": 2.5}
-    add_table(run, "language_measures", [row])
+    of_train = {"topographic_similarity": 0.4, "language_compositionality": 2.5}
+    rows = [{"measure": k, "split": "train", "value": v} for k, v in of_train.items()]
+    add_table(run, "language_measures", rows)
     text = Page(report(run)).text
     assert re.search(r"p of information loss P\(d\) = .*? tell 0\.504 0\.480 ", text)
     assert re.search(r"perfect fit 0\.012 0\.041 ", text)

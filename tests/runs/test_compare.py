@@ -66,10 +66,8 @@ held_out,size,continuous,sentence,0,9\nposition,colour,categorical,sentence,0,0.
 train,mean of 4,categorical,composed,0.875\ntrain,mean of 4,categorical,shuffled,0.5
 held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 """,
-    "similarity": """measure,split,value
-topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
-""",
     "language_measures": """measure,split,value
+topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
 language_compositionality,train,2.5\nlanguage_compositionality,held_out,1
 """,
     "diversity": """split,samples,mean,sigma
