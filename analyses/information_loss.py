@@ -1,10 +1,10 @@
-"""Information lost by discretisation, d = c0 − cT, against Geometric(½), at T, 2T and 5T steps."""
+"""What discretisation loses of inputs: bits against Geometric(½), or variance of real numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from plot_attractors.analysis.parts import note, steps_name
-from plot_attractors.analysis.sampling import (
-    LENGTHS,
-    exact_states,
-    is_listed,
-    nearest_sentence,
-    states_at,
-)
-from plot_attractors.analysis.shape import SENTENCES_OF_BITS
-from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
+from plot_attractors.analysis import sampling
+from plot_attractors.analysis.parts import MOST_NAMED, name_columns, note, steps_name
+from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
+from plot_attractors.analysis.shape import Needs, panels
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
+from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.information_loss import (
     Counts,
     bootstrap_interval,
@@ -34,7 +30,7 @@ from plot_attractors.measures.information_loss import (
     tabulate,
 )
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.protocols import Reconstructs
+from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
@@ -52,9 +48,16 @@ CAPTIONS = {
         "target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is "
         "a line of slope −1. All is conditioned on d ≥ 0; the share of d < 0 is given in each "
         "panel, and the KL of a control without dynamics, the embedding nearest to z0 and the "
-        "encoder's noise. A model without dynamics discretises at once, and has no exact samples "
-        "to compare with."
-    )
+        "encoder's noise."
+    ),
+    "variance_explained": (
+        "(A) The share of the variance of all columns that the decoder explains: from the initial "
+        "state z0, from the states after T, 2T and 5T steps, and from exact samples of the same "
+        "model's posterior; lines are 95 % intervals over inputs, and a guess has 0. What is "
+        "between z0 and T is lost by discretisation; what is between T and exact samples, by the "
+        "sampler. (B) Variance explained of each column, from z0 and at T, the columns in order of "
+        "the latter."
+    ),
 }
 STATISTICS = (
     "mean p p_low p_high kl kl_low kl_high p_clamped p_clamped_low p_clamped_high kl_clamped "
@@ -68,63 +71,62 @@ class Config:
 
     inputs: Size = 5000  # in each split
     draws: Size = 4  # trajectories of each input
-    lines: Size = 60  # inputs with a line of their own in the figure
+    lines: Size = 60  # inputs of bits with a line of their own in the figure
     line_draws: Size = 32  # trajectories of each of these
 
 
-NEEDS = SENTENCES_OF_BITS
+NEEDS = Needs(
+    "vectors of bits decoded as Bernoulli, or of real numbers, by a model that samples sentences",
+    lambda run: decodes_sentences(run.model) and kind_of_inputs(run) in (BITS, REAL),
+)
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
-CELLS = 500_000  # bits that the decoder predicts at once
-
-
-class Losses(NamedTuple):
-    """Losses of B inputs: the counts of d by number of steps; those of exact samples and of a
-    control without dynamics, None where sentences cannot be listed.
-    """
-
-    by_steps: dict[int, Counts]
-    exact: Counts | None = None
-    control: Counts | None = None
+CELLS = 500_000  # bits or numbers that are decoded at once
 
 
 @torch.no_grad()
-def losses(model: Any, x: Tensor, draws: int) -> Losses:
-    """Losses of inputs x (B, bits) at T, 2T and 5T steps, or at 0 steps without dynamics.
-
-    The model has sentences and decodes inputs from states (`SentenceModel` and `Reconstructs`).
+def states(model: Any, x: Tensor, draws: int, control: bool) -> dict[int | str, Tensor]:
+    """States (B, draws, d) of inputs x at T, 2T and 5T steps, or at 0 steps without dynamics; where
+    sentences can be listed, ``exact`` samples, and a ``control`` without dynamics.
     """
-    c0 = correct_bits(model.reconstruct(x).logits, x)
     if not isinstance(model, AttractorModel):
-        return Losses({0: _count(model, x, c0, model.describe(x, draws).z)})
-    encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
-    states = states_at(model, encoding, draws, times)
-    by_steps = {t: _count(model, x, c0, z) for t, z in zip(times, states, strict=True)}
-    if not is_listed(model):
-        return Losses(by_steps)
-    noisy = encoding.distribution.sample(torch.Size([draws])).transpose(0, 1)
-    at_nearest = model.terminal_kernel(nearest_sentence(model, noisy).s).sample()
-    others = (
-        _count(model, x, c0, z) for z in (exact_states(model, encoding, draws)[0], at_nearest)
-    )
-    return Losses(by_steps, *others)
+        return {0: model.describe(x, draws).z}
+    encoding, times = model.encode(x), [k * model.steps for k in sampling.LENGTHS]
+    after = sampling.states_at(model, encoding, draws, times)
+    result: dict[int | str, Tensor] = dict(zip(times, after, strict=True))
+    if not sampling.is_listed(model):
+        return result
+    if control:
+        noisy = encoding.distribution.sample(torch.Size([draws])).transpose(0, 1)
+        near = sampling.nearest_sentence(model, noisy).s
+        result["control"] = model.terminal_kernel(near).sample()
+    return result | {"exact": sampling.exact_states(model, encoding, draws)[0]}
 
 
-def _count(model: Reconstructs, x: Tensor, c0: Tensor, z: Tensor) -> Counts:
-    """Counts of d = c0 − c for states z (B, draws, d); the decoder sees a few inputs at once."""
+def compare(model: Any, x: Tensor, z: Tensor, score: Callable[[Any, Tensor], Tensor]) -> Tensor:
+    """Scores of what is decoded of states z (B, draws, d), and of inputs x, a few at once."""
     rows = max(1, CELLS // (z.shape[1] * x.shape[1]))
     parts = zip(z.split(rows), x.split(rows), strict=True)
-    correct = torch.cat([correct_bits(model.decoder(z_).logits, x_[:, None]) for z_, x_ in parts])
-    return tabulate(c0[:, None] - correct)
+    return torch.cat([score(model.decoder(z_), x_[:, None]) for z_, x_ in parts])
 
 
-def describe(counts: Counts | None) -> dict[str, float]:
+# Of bits.
+
+
+@torch.no_grad()
+def losses(model: Any, x: Tensor, draws: int) -> dict[int | str, Counts]:
+    """Counts of d = c0 − c, bits of inputs x (B, bits) that are decoded right, of all `states`."""
+    c0 = correct_bits(model.reconstruct(x).logits, x)[:, None]
+    right = lambda p, x: correct_bits(p.logits, x)  # noqa: E731
+    of = states(model, x, draws, control=True)
+    return {name: tabulate(c0 - compare(model, x, z, right)) for name, z in of.items()}
+
+
+def describe(counts: Counts) -> dict[str, float]:
     """Every statistic of all inputs together, with bootstrap bounds as name_low and name_high."""
-    if counts is None:
-        return {}
     low, high = bootstrap_interval(*counts)
     parts = {"": information_loss(counts.values, counts.total), "_low": low, "_high": high}
     return {f"{k}{end}": float(v) for end, part in parts.items() for k, v in part._asdict().items()}
@@ -132,14 +134,12 @@ def describe(counts: Counts | None) -> dict[str, float]:
 
 def tabulate_distribution(counts: Counts, exact: Counts | None) -> pd.DataFrame:
     """P(d) for every d: of the sampler, of the exact posterior (NaN where unknown), of theory."""
-
-    def series(counts: Counts) -> pd.Series[float]:
-        return pd.Series((counts.total / counts.counts.sum()).numpy(), index=counts.values.numpy())
-
-    columns = {"sampler": series(counts)} | ({} if exact is None else {"exact": series(exact)})
-    table = pd.DataFrame(columns).fillna(0.0)
-    if exact is None:
-        table["exact"] = np.nan
+    columns = {
+        name: pd.Series((of.total / of.counts.sum()).numpy(), index=of.values.numpy())
+        for name, of in (("sampler", counts), ("exact", exact))
+        if of is not None
+    }
+    table = pd.DataFrame(columns).fillna(0.0).reindex(columns=["sampler", "exact"])
     table["geometric"] = geometric(torch.tensor(list(table.index))).numpy()
     return table.rename_axis("d").reset_index()
 
@@ -151,44 +151,103 @@ def tabulate_inputs(counts: Counts) -> pd.DataFrame:
     return pd.DataFrame({"input": row, "d": counts.values[column], "draws": draws})
 
 
-def measure(run: Run, config: Config) -> dict[str, Any]:
-    """Tables of d, with a row for each split and number of steps.
-
-    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same of
-    p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact, kl_control): n
-    draws over all inputs; the statistics of `measures.information_loss.InformationLoss` with 95 %
-    bootstrap intervals over inputs; the KL of as many draws z_T ~ N(ẑ_s, ε²) with s from the exact
-    posterior (kl_exact), and, without dynamics, with ẑ_s nearest to z ~ P(z0 | x), the encoder's
-    own noise (kl_control); NaN where sentences cannot be listed. ``distribution.csv``: P(d) of the
-    sampler, of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few
-    inputs, of draws of their own. A model without dynamics has 0 steps. Source: Section *Sample
-    diversity*.
-
-    Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
-    """
+def _measure_bits(run: Run, config: Config) -> dict[str, Any]:
     rows, distributions, inputs = [], [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
-        losses_by_steps = losses(run.model, x, config.draws)
+        of = losses(run.model, x, config.draws)
         single = losses(run.model, x[: config.lines], config.line_draws)
         others = {
-            "kl_exact": describe(losses_by_steps.exact).get("kl", np.nan),
-            "kl_control": describe(losses_by_steps.control).get("kl", np.nan),
+            f"kl_{name}": describe(of[name])["kl"] if name in of else np.nan
+            for name in ("exact", "control")
         }
-        for steps, counts in losses_by_steps.by_steps.items():
-            statistics = describe(counts)
+        for steps in (name for name in of if isinstance(name, int)):
+            statistics = describe(of[steps])
             at = {"split": split, "steps": steps}
             shown = {name: statistics[name] for name in STATISTICS.split()}
             rows.append(at | {"n": config.inputs * config.draws} | shown | others)
-            table = tabulate_distribution(counts, losses_by_steps.exact)
+            table = tabulate_distribution(of[steps], of.get("exact"))
             distributions.append(pd.DataFrame(at, table.index).join(table))
-            table = tabulate_inputs(single.by_steps[steps])
+            table = tabulate_inputs(single[steps])
             inputs.append(pd.DataFrame(at, table.index).join(table))
     return {
         "summary.csv": pd.DataFrame(rows),
         "distribution.csv": pd.concat(distributions),
         "inputs.csv": pd.concat(inputs),
     }
+
+
+# Of real numbers.
+
+
+@torch.no_grad()
+def errors(model: Any, x: Tensor, draws: int) -> dict[int | str, Tensor]:
+    """Squared errors of inputs x (B, D), means over draws: of ``z0``, and of all `states`."""
+    error = lambda p, x: (p.mean - x).square().mean(1)  # noqa: E731
+    of = states(model, x, draws, control=False)
+    start = (model.reconstruct(x).mean - x).square()
+    return {"z0": start} | {name: compare(model, x, z, error) for name, z in of.items()}
+
+
+def summarise(x: Tensor, of: Mapping[int | str, Tensor]) -> list[dict[str, float]]:
+    r"""A row for each number of steps: variance explained of inputs x (B, D), by their `errors`,
+    with 95 % bootstrap intervals over inputs.
+
+    .. math:: R^2 = 1 - \frac{\sum_{x,k} (x_k - \mu_k(z))^2}{\sum_{x,k} x_k^2}
+
+    Columns of x have mean 0 and variance 1 over the training rows, so that a guess has R² = 0.
+    """
+    times = resample(x)
+    whole = x.square().sum(-1).double()
+
+    def explained(name: str, errors: Tensor | None) -> dict[str, float]:
+        values: tuple[float, ...] = (torch.nan,) * 3
+        if errors is not None:
+            error = errors.sum(-1).double()
+            share = 1 - (times @ error) / (times @ whole)
+            bounds = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+            values = (float(1 - error.sum() / whole.sum()), *bounds)
+        return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+    beside = explained("explained_z0", of["z0"]) | explained("explained_exact", of.get("exact"))
+    return [
+        {"steps": steps, "n": len(x)} | explained("explained", by_input) | beside
+        for steps, by_input in of.items()
+        if isinstance(steps, int)
+    ]
+
+
+def _measure_variance(run: Run, config: Config) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    for split in run.data.splits:
+        x = run.data.batch(config.inputs, split).x
+        of = errors(run.model, x, config.draws)
+        rows += [{"split": split, **row} for row in summarise(x, of)]
+        if split == "train":
+            first = next(name for name in of if isinstance(name, int))
+            z0, after = (1 - of[name].sum(0) / x.square().sum(0) for name in ("z0", first))
+            names = {"column": run.data.columns}
+            columns = pd.DataFrame(names | {"explained_z0": z0.numpy(), "explained": after.numpy()})
+    return {"summary.csv": pd.DataFrame(rows), "columns.csv": columns}
+
+
+def measure(run: Run, config: Config) -> dict[str, Any]:
+    """Tables of what is lost, with a row for each split and number of steps; a model without
+    dynamics has 0 steps. Source: Section *Sample diversity*.
+
+    Of bits, ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same
+    of p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact, kl_control): n
+    draws over all inputs; the statistics of `measures.information_loss.InformationLoss` with 95 %
+    bootstrap intervals over inputs; the KL of as many draws z_T ~ N(ẑ_s, ε²) with s from the exact
+    posterior (kl_exact), and, without dynamics, with ẑ_s nearest to z ~ P(z0 | x), the encoder's
+    own noise (kl_control); NaN where sentences cannot be listed. ``distribution.csv``: P(d) of the
+    sampler, of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few
+    inputs, of draws of their own.
+
+    Of real numbers, ``summary.csv``: see `summarise`; ``columns.csv``: of each column of training
+    inputs, from z0, and after the fewest steps.
+    """
+    return (_measure_bits if kind_of_inputs(run) == BITS else _measure_variance)(run, config)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -206,7 +265,12 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``information_loss`` from ``summary.csv``, ``distribution.csv`` and ``inputs.csv``."""
+    """Figure ``information_loss`` of bits, or ``variance_explained`` of real numbers."""
+    if "columns.csv" in tables:
+        figure, (above, below) = panels(2, columns=1, size=(12, 4.5))
+        _draw_shares(above, tables["summary.csv"])
+        _draw_columns(below, tables["columns.csv"])
+        return {"variance_explained": figure}
     summary = tables["summary.csv"]
     splits, times = list(summary["split"].unique()), list(summary["steps"].unique())
     size = (max(3.7 * len(times), 6), 0.6 + 5 * len(splits))
@@ -233,9 +297,8 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         bottom.set_ylabel("P(d | d ≥ 0), log₂ scale")
     for axes in grid[-1]:
         axes.set_xlabel("d, bits lost")
-    stronger = {"single inputs": {"alpha": 0.6, "linewidth": 1}}
     handles = [
-        Line2D([], [], label=name, **look | stronger.get(name, {}))
+        Line2D([], [], label=name, **look)
         for name, look in LOOKS.items()
         if name != "exact posterior" or any(times)
     ]
@@ -275,3 +338,35 @@ def _draw_distributions(
         f = rows[column] / rows[column].sum()
         axes.plot(f.loc[:SHOWN].index, f.where(f > 0, least).loc[:SHOWN], **LOOKS[name])
     axes.plot(k, 0.5 ** (k + 1), **LOOKS["Geometric(½)"])
+
+
+def _draw_shares(axes: Axes, summary: pd.DataFrame) -> None:
+    splits = list(summary.groupby("split", sort=False))
+    for k, (split, part) in enumerate(splits):
+        first = part.iloc[0]
+        value, low, high = (
+            [first[f"explained_z0{end}"], *part[f"explained{end}"], first[f"explained_exact{end}"]]
+            for end in ("", "_low", "_high")
+        )
+        x = np.arange(len(value)) + 0.12 * (k - (len(splits) - 1) / 2)
+        colour = SPLIT_COLOURS.get(str(split), BLUE)
+        axes.vlines(x, low, high, color=colour)  # bootstrap intervals may leave their value out
+        axes.plot(x, value, "o", color=colour, label=split_name(str(split)))
+    steps = [steps_name(t, summary) for t in summary["steps"].unique()]
+    axes.set_xticks(range(len(steps) + 2), ["from z0", *steps, "exact samples"])
+    axes.set(title="A  Variance explained", ylim=(min(0, axes.get_ylim()[0]), 1), ylabel="R²")
+    axes.legend()
+
+
+def _draw_columns(axes: Axes, columns: pd.DataFrame) -> None:
+    table = columns.sort_values("explained", ascending=False, kind="stable")
+    few = len(table) <= MOST_NAMED
+    look: dict[str, Any] = {"linestyle": "none", "marker": "o"} if few else {}
+    x = np.arange(len(table))
+    axes.plot(x, table["explained_z0"], color=GREY, label="from z0", **look)
+    label = "from states that sentences are read from"
+    axes.plot(x, table["explained"], color=BLUE, label=label, **look)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(title="B  Variance explained of each column", ylabel="R²", xlabel="columns, in order")
+    name_columns(axes, list(table["column"]))
+    axes.legend()

@@ -208,7 +208,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     right.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     right.xaxis.set_minor_formatter(NullFormatter())
-    right.set_xlabel("compositionality C, times shorter (logarithmic)")
+    right.set_xlabel("compositionality C (logarithmic)")
     figure.legend(*right.get_legend_handles_labels(), loc="outside upper right", ncols=3)
     return {"language_measures": figure}
 

@@ -22,7 +22,7 @@ from ..small import SETTINGS, Untrained, measured, random_decoder, untrained
 
 calibration = registry.load("analyses", "calibration")
 
-ELSEWHERE = {"compare_table_grammar", "image_sentences", "people", "variance_explained"}
+ELSEWHERE = {"compare_table_grammar", "image_sentences", "people"}
 NAMES = sorted(SETTINGS.keys() - ELSEWHERE | {"data", "training"})
 
 

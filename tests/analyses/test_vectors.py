@@ -1,4 +1,4 @@
-"""What discretisation loses of real-valued inputs: shares counted by hand, and figures."""
+"""Analyses of real-valued inputs: what is lost of them, counted by hand, and figures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from plot_attractors.runs import registry
 
 from ..small import measured, untrained
 
-variance_explained = registry.load("analyses", "variance_explained")
-
-ANALYSES = {
-    "basins", "calibration", "composition", "data", "decodability", "diagnostics", "diversity",
-    "language_measures", "neighbours", "perturbation", "sentences", "trajectories",
-    "variance_explained",
-}  # fmt: skip
-
+information_loss = registry.load("analyses", "information_loss")
 
 @pytest.fixture
 def words(tmp_path: Path) -> Path:
@@ -51,43 +44,30 @@ class Halves(nn.Module):
         return type("Found", (), {"z": x[:, None].expand(-1, draws, -1)})
 
 
-def test_shares_are_those_counted_by_hand() -> None:
+def test_shares_are_those_counted_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     x = torch.randn(50, 3)
-    start, after, exact = variance_explained.errors(Halves(), x, 4)
-    assert exact is None
-    (row,) = variance_explained.summarise(x, start, after, exact)
+    of = information_loss.errors(Halves(), x, 4)
+    assert list(of) == ["z0", 0]
+    (row,) = information_loss.summarise(x, of)
     assert row["explained_z0"] == pytest.approx(1)
     assert row["explained"] == pytest.approx(0.75)
     assert math.isnan(row["explained_exact"])
-    columns = variance_explained.of_columns(("a", "b", "c"), x, start, after)
-    assert np.allclose(columns["explained"], 0.75)
-
-
-def test_parts_that_are_decoded_one_by_one_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = torch.randn(50, 3)
-    whole = variance_explained.errors(Halves(), x, 4)[1][0]
-    monkeypatch.setattr(variance_explained, "CELLS", 30)
-    assert torch.equal(variance_explained.errors(Halves(), x, 4)[1][0], whole)
+    monkeypatch.setattr(information_loss, "CELLS", 30)  # decoded one by one
+    assert torch.equal(information_loss.errors(Halves(), x, 4)[0], of[0])
 
 
 def test_the_analysis_of_vectors(words: Path) -> None:
     run = untrained("vectors", path=words, labels="kind", names="word", held_out_fraction=0.2)
-    tables = measured("variance_explained", run, inputs=40, draws=4)
-    summary = tables["summary.csv"].set_index(["split", "steps"])
-    assert set(summary.index.get_level_values("split")) == {"train", "held_out"}
-    assert len(summary) == 6
+    tables = measured("information_loss", run, inputs=40, draws=4)
+    summary = tables["summary.csv"]
+    assert summary["split"].tolist() == ["train"] * 3 + ["held_out"] * 3
     assert summary["explained_exact"].notna().all()
-    figures = registry.load("analyses", "variance_explained").draw(tables)
+    assert set(tables["columns.csv"]["explained"] < 1) == {True}
+    figures = information_loss.draw(tables)
     assert len(figures["variance_explained"].axes) == 2
-    applicable = {n for n in registry.names("analyses") if applies(n, run)}
-    assert applicable >= ANALYSES
-    assert not applicable & {"information_loss", "compare_language_of_thought"}
-
-
-def applies(name: str, run: Any) -> bool:
-    program = registry.load("analyses", name)
-    return not hasattr(program, "NEEDS") or bool(program.NEEDS.met(run))
+    others = ("compare_language_of_thought", "image_sentences", "continuum")
+    assert not any(registry.load("analyses", name).NEEDS.met(run) for name in others)
 
 
 def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
