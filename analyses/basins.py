@@ -78,8 +78,10 @@ class Config:
     pixels: Size = 360  # sides of the pictures
 
 
-NEEDS = LISTED & PLANE & Needs(
-    "forward dynamics that do not see the input", lambda run: not run.model.input_dependent
+NEEDS = (
+    LISTED
+    & PLANE
+    & Needs("forward dynamics that do not see the input", lambda run: not run.model.input_dependent)
 )
 
 

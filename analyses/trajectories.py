@@ -356,7 +356,7 @@ def live_model(
     dynamics = model.forward_dynamics
     if type(dynamics) is not Dynamics or dynamics.context or dynamics.time or dynamics._reverse_of:
         return None
-    if dynamics.start is not None or type(model).transition is not AttractorModel.transition:
+    if type(model).transition is not AttractorModel.transition:
         return None
     layers = [layer for layer in dynamics.net if isinstance(layer, torch.nn.Linear)]
     features, onset = dynamics.features, model.onset

@@ -28,7 +28,7 @@ CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
     **{
         name: (name, None, "smoke", {})
         for name in (
-            "algorithms", "length_prior", "time_and_input_dependent", "langevin", "dsprites",
+            "algorithms", "sequences", "dsprites",
             "vqvae", "emergent_communication", "fully_compositional", "not_compositional",
             "grammar",
         )

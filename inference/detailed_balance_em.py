@@ -3,7 +3,7 @@
 Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
 in the preset paper of `algorithms`; else the exact one, where it can be. Both flows of a transition
 are of the buffer's sentence, as Algorithms 3 and 4 are printed; by flow_sentences=new, Eq.
-*flow_estimate* and the preset authors, each has its own. Beyond the text: gradients are clipped to
+*flow_estimate*, each has its own. Beyond the text: gradients are clipped to
 a norm of 1, the VAE is trained first, and steps have a least noise (`dynamics.min_sd`).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pyro.distributions import Normal
@@ -48,8 +48,6 @@ class Config:
     flow_lr: Positive = 1.0  # learning rate of log Z and g, in units of lr
     epsilon_start: Positive | None = None  # ε from which an E-step comes down to epsilon
 
-    within: ClassVar[Literal["ball", "box"]] = "ball"  # mean of an off-policy step, uniform
-
     def __post_init__(self) -> None:
         check_ranges(self)
         if self.sleep + self.explore > 1:
@@ -67,8 +65,6 @@ PAPER = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paper": PAPER,
-    # with deletion_chains, which has the authors' M-step
-    "authors": {**PAPER, "flow_sentences": "new"},
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
     "smoke": {
         "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
@@ -97,7 +93,7 @@ class DetailedBalanceEM:
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         self.epsilon = model.epsilon
-        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), c.within)
+        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), "ball")
         self.balance = self.balance_loss()
 
     def balance_loss(self) -> Callable[..., Tensor]:
@@ -202,17 +198,12 @@ class DetailedBalanceEM:
         }  # fmt: skip
 
     # -- the M-step ------------------------------------------------------------------------------
-    def m_step_pairs(self, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-        """The pairs of an M-step, of inputs x and a sentence of each."""
-        return x, s
-
     @torch.no_grad()
     def begin_m_step(self) -> None:
         """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
         self.pairs.clear()
         x = self.inputs(self.config.replay)
-        x, s = self.m_step_pairs(x, self.model.guide(x)[-1])
-        self.pairs.add(x=x, s=s)
+        self.pairs.add(x=x, s=self.model.guide(x)[-1])
 
     def m_step(self, at: training.At) -> dict[str, training.Scalar]:
         """Algorithm 6, on new pairs now and then."""

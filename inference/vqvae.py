@@ -10,7 +10,7 @@ import torch
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
-from plot_attractors.ranges import NonNegative, Positive, Share, Size
+from plot_attractors.ranges import NonNegative, Positive, Size
 from plot_attractors.training import (
     At,
     Phase,
@@ -30,13 +30,6 @@ class Config:
     lr: Positive = 2e-3  # Adam's learning rate, falling by a cosine
     commitment: NonNegative = 0.25  # weight of the loss that moves queries to codes
     dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
-    decay: Share = 0.99  # γ of the moving averages
-    reset_below: Share = 0.01  # share of inputs below which a code is reset; moving averages only
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        none = dict.fromkeys(("decay", "reset_below"), "codes do not move by moving averages")
-        return {} if self.dictionary == "moving_average" else none
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -53,7 +46,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     inputs = input_source(data, require_model(model, VQVAE))
     averages: MovingAverages | None = None
     if c.dictionary == "moving_average":
-        averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)
+        averages = MovingAverages(model).to(model.codes.device)
     observer = list(model.continuous_decoder.parameters())  # clipped by itself
     others = [p for p in model.parameters() if not any(p is q for q in observer)]
     parameters = [p for p in others if p.requires_grad]

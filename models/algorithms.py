@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import Discretizer, FlowCorrection, LogPartition
 from plot_attractors.model.reward import Decodability
-from plot_attractors.ranges import Positive, Range
+from plot_attractors.ranges import Positive
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
@@ -18,7 +18,6 @@ language = attractor.language
 
 @dataclass(frozen=True)
 class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
-    start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
     max_sd: Positive = 0.2  # bound of a transition's standard deviation
 
     min_sd: ClassVar[float] = 0.001
@@ -27,7 +26,6 @@ class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defin
 @dataclass(frozen=True)
 class RewardConfig(attractor.RewardConfig):  # type: ignore[misc, name-defined]
     decodability: Decodability = "none"  # the factor in z_T
-    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps both from below
 
 
 @dataclass(frozen=True)
@@ -47,28 +45,14 @@ PAPER = {
     "reward.decodability": "posterior", "readout": "any_order", "dynamics.onset": 0.0,
     "dynamics.features": 0, "dynamics.max_sd": 0.1, "epsilon": 0.05,
 }  # fmt: skip
-# What the authors' code was seen to do otherwise, as far as it is a setting.
-AUTHORS = {
-    **PAPER, "readout": "discretizer", "reward.decodability": "density", "reward.floor": -50.0,
-    "dynamics.start": True, "dynamics.max_sd": 0.2,
-}  # fmt: skip
 # The text, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a
 # posterior P(s | z_T) over sentences that nobody lists.
-OF_IMAGES: dict[str, dict[str, Any]] = {
-    "paper": PAPER | {
-        "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
-        "token_axes": False, "epsilon": 0.025,
-    },
-}  # fmt: skip
-OF_IMAGES["authors"] = OF_IMAGES["paper"] | {
-    "language.groups": (1,) * 24, "reward.floor": -80.0, "dynamics.start": True,
+OF_IMAGES: dict[str, Any] = attractor.IMAGES | PAPER | {
+    "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
+    "token_axes": False, "epsilon": 0.025,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
-    **attractor.PRESETS, "paper": PAPER, "authors": AUTHORS,
-    **{
-        f"{data}/{name}": attractor.IMAGES | preset
-        for data in attractor.LATENT for name, preset in OF_IMAGES.items()
-    },
+    **attractor.PRESETS, "paper": PAPER, **{f"{data}/paper": OF_IMAGES for data in attractor.LATENT}
 }  # fmt: skip
 
 

@@ -47,7 +47,6 @@ class DynamicsConfig:
     # fixed here; a variant makes them settings (`algorithms`)
     max_sd: ClassVar[float] = 0.2
     max_step: ClassVar[float] = 0.25  # bound of a mean step
-    start: ClassVar[bool] = False  # whether they see t = 0 by a learned vector
 
     def __post_init__(self) -> None:
         if not self.min_sd < self.max_sd:
@@ -62,10 +61,7 @@ class DynamicsConfig:
 @dataclass(frozen=True)
 class RewardConfig:
     beta: Positive = 1.0  # inverse temperature: sentences are sampled ∝ R^β
-
-    # fixed here, as those of the dynamics
-    decodability: ClassVar[Decodability] = "none"  # the factor in z_T
-    floor: ClassVar[float] = -float("inf")  # nats
+    decodability: ClassVar[Decodability] = "none"  # the factor in z_T, as those of the dynamics
 
 
 @dataclass(frozen=True)
@@ -159,7 +155,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         context="context" in c.dynamics.sees,
         time="time" in c.dynamics.sees,
         last=t - 1,
-        start=c.dynamics.start,
         fourier=Fourier(c.dynamics.features, scale, axes),
         units=c.units,
         **bounds,
@@ -195,7 +190,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         steps=t,
         epsilon=c.epsilon,
         decodability=c.reward.decodability,
-        floor=c.reward.floor,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
         onset=c.dynamics.onset,

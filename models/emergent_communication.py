@@ -5,27 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from plot_attractors.baselines import (
-    EmergentCommunication,
-    Receiver,
-    Sender,
-)
+from plot_attractors.baselines import EmergentCommunication, Receiver, Sender
 from plot_attractors.data import DataSet, pairs
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
-from plot_attractors.ranges import Count, Size, Width
+from plot_attractors.ranges import Size, Width
 
 
 @dataclass(frozen=True)
 class Config:
-    # the language
     # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
     groups: tuple[Size, ...] = ()
-    min_length: Count = 1  # fewest tokens in a sentence; as many as groups: one of each
     # most tokens; empty: one of every group, and 7 of the tokens for images
     max_length: Size | None = None
-    ordered: bool = False  # sequences with an end token instead of bags of tokens
-    # sizes
     latent: Width = 8  # d, of the receiver's reading
     units: Width = 256  # units of all networks
 
@@ -46,7 +38,7 @@ def build(config: Config, data: DataSet) -> EmergentCommunication:
     groups, longest = c.groups or (2,) * pairs(data), c.max_length
     if not groups:
         groups, longest = (1,) * 32, longest or 7  # Section *dSprites*
-    language = Language(groups, c.min_length, longest, c.ordered)
+    language = Language(groups, 1, longest)
     shape = data.input_shape
     return EmergentCommunication(
         language,

@@ -8,26 +8,26 @@ from typing import Any
 from plot_attractors.data import DataSet
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Cost, Size
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
-length_prior = registry.load("models", "length_prior")
 
 
 @dataclass(frozen=True)
-class LanguageConfig(length_prior.LanguageConfig):  # type: ignore[misc, name-defined]
+class LanguageConfig(attractor.LanguageConfig):  # type: ignore[misc, name-defined]
     groups: tuple[Size, ...] = (1,) * 24  # 30 billion sequences
     max_length: Size | None = 8
+    length_cost: Cost = 0.5  # nats a token costs in log P(s)
 
 
 @dataclass(frozen=True)
-class Config(length_prior.Config):  # type: ignore[misc, name-defined]
+class Config(attractor.Config):  # type: ignore[misc, name-defined]
     language: LanguageConfig = field(default_factory=LanguageConfig)
 
 
-SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
-PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
+SMOKE = {**attractor.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
+PRESETS: dict[str, dict[str, Any]] = {**attractor.PRESETS, "smoke": SMOKE}
 
 
 def language(config: Config, data: Any) -> Language:

@@ -35,7 +35,7 @@ def with_data(
     """A model as it is built, and its data, `of` a data set by its name; that of the algorithms
     where the settings are its own.
     """
-    own = {"reward.decodability", "reward.floor", "dynamics.start", "dynamics.max_sd"}
+    own = {"reward.decodability", "dynamics.max_sd"}
     if name != "algorithms" and (own & {*settings} or settings.get("readout") == "any_order"):
         name, of = "algorithms", of or name
     return runs.untrained(name, data=of, preset=preset, settings=settings)

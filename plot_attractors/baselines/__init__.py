@@ -13,7 +13,6 @@ from plot_attractors.baselines.emergent_communication import (
     check_distractors,
     choose,
     draw_candidates,
-    reinforce_loss,
 )
 from plot_attractors.baselines.hard_coded import (
     HardCoded,
@@ -31,5 +30,5 @@ __all__ = [
     "Candidates", "EmergentCommunication", "HardCoded", "MovingAverages",
     "Receiver", "RecognisableVectors", "Recogniser", "Sender", "SpriteRecogniser", "VQVAE",
     "check_distractors", "choose", "draw_candidates", "feature_language", "feature_sentences",
-    "perplexity", "random_sentences", "recogniser", "reinforce_loss",
+    "perplexity", "random_sentences", "recogniser",
 ]  # fmt: skip

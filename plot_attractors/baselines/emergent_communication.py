@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -16,21 +16,21 @@ from plot_attractors.model.protocols import Description
 
 __all__ = [
     "Candidates", "Choice", "EmergentCommunication", "Receiver", "Sender", "SlotSentences",
-    "check_distractors", "choose", "draw_candidates", "reinforce_loss",
+    "check_distractors", "choose", "draw_candidates",
 ]  # fmt: skip
 
 
 class SlotSentences(TorchDistribution):
     r"""P(s | ·) = Π_k P(s_k | s_{<k}, ·): at every slot one categorical choice, a token or nothing.
 
-    Slots are the exclusive groups of a bag of tokens, or the positions of a sequence, where nothing
-    ends it; so every sentence is made by one series of choices. A choice has its probability by the
-    language's prior P(s), times the exponential of a logit: with logits of 0, s follows P(s).
+    Slots are the exclusive groups of a bag of tokens; so every sentence is made by one series of
+    choices. A choice has its probability by the language's prior P(s), times the exponential of a
+    logit: with logits of 0, s follows P(s).
 
     Args:
-        logits: partial sentences (…, *batch_shape, width) → (…, *batch_shape, width + slots): one
-            logit for each feature, then one for nothing at each slot.
-        language: the sentences and P(s).
+        logits: partial sentences (…, *batch_shape, tokens) → (…, *batch_shape, tokens + slots): one
+            logit for each token, then one for nothing at each slot.
+        language: the bags of words and P(s).
         batch_shape: shape of independent sentences.
     """
 
@@ -45,27 +45,20 @@ class SlotSentences(TorchDistribution):
         device: torch.device | str | None = None,
     ) -> None:
         self.logits, self.language, self.device = logits, language, device
-        feature = torch.arange(language.width, device=device)
-        ordered = language.ordered
-        of_feature = feature // language.tokens if ordered else language.token_group.to(device)
+        self.slots = len(language.groups)
         # slot of every choice
-        self.slot = torch.cat([of_feature, torch.arange(self.slots(language), device=device)])
+        self.slot = torch.cat([language.token_group, torch.arange(self.slots)]).to(device)
         super().__init__(torch.Size(batch_shape), torch.Size([language.width]), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> SlotSentences:
         return SlotSentences(self.logits, self.language, batch_shape, self.device)
-
-    @staticmethod
-    def slots(language: Language) -> int:
-        """Groups of a bag of tokens, or positions of a sequence."""
-        return language.longest if language.ordered else len(language.groups)
 
     def prior(self, partial: Tensor, slot: Tensor | int) -> Tensor:
         """(…, width + slots) log-probabilities, up to a constant, of the choices at a slot by P(s).
 
         `slot` (…, 1), after the partial sentence (…, width); −inf for what is not allowed there.
         """
-        width, slots = self.language.width, self.slots(self.language)
+        width, slots = self.language.width, self.slots
         allowed = self.language.allowed(partial)
         log_p = self.language.prior_logits(partial).masked_fill(~allowed, -torch.inf)
         # nothing here: a later token, or the end
@@ -74,39 +67,38 @@ class SlotSentences(TorchDistribution):
         choices = torch.cat([log_p[..., :width], nothing.expand(*log_p.shape[:-1], slots)], -1)
         return choices.masked_fill(self.slot != slot, -torch.inf)
 
-    def relaxed_sample(self, temperature: float, straight_through: bool = False) -> Tensor:
+    def relaxed_sample(self, temperature: float) -> Tensor:
         r"""(*batch_shape, width) a sentence with a gradient, by the Gumbel-Softmax at every slot.
 
         .. math:: y = \mathrm{softmax}((\text{logits} + g) / \tau), \quad g \sim \text{Gumbel}(0, 1)
 
-        The sentence consists of the y of each slot; with `straight_through`, of one-hot vectors at
-        their maxima, with the gradient of the y. The maxima tell which choices are allowed at later
-        slots; with `straight_through` they are exact draws from P(s | ·). Sources: Section
-        *Comparison models*; Jang, Gu & Poole, 2017; Maddison, Mnih & Teh, 2017.
+        The sentence consists of one-hot vectors at the maxima of the y of each slot, exact draws
+        from P(s | ·), with the gradient of the y (straight through). Sources: Section *Comparison
+        models*; Jang, Gu & Poole, 2017; Maddison, Mnih & Teh, 2017.
         """
         width = self.language.width
         hard = torch.zeros(*self.batch_shape, width, device=self.device)
         relaxed, tokens = hard, torch.arange(width, device=self.device)
-        for slot in range(self.slots(self.language)):
+        for slot in range(self.slots):
             prior = self.prior(hard, slot)
             gumbel = -torch.empty_like(prior).exponential_().log()
             y = ((self.logits(relaxed) + (prior + gumbel)) / temperature).softmax(-1)
             choice = (y.argmax(-1, keepdim=True) == tokens).to(hard)
             y = y[..., :width]
             hard = hard + choice
-            relaxed = relaxed + (choice + (y - y.detach()) if straight_through else y)
+            relaxed = relaxed + (choice + (y - y.detach()))
         return relaxed
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():
             shape = torch.Size(sample_shape) + self.batch_shape
-            return self.expand(shape).relaxed_sample(1.0, straight_through=True)
+            return self.expand(shape).relaxed_sample(1.0)
 
     def log_prob(self, s: Tensor) -> Tensor:
         """(…) log P(s | ·) in nats, by one call of the network; −inf for what is no sentence."""
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         s, width = s.expand(*shape, -1), self.language.width
-        slot = torch.arange(self.slots(self.language), device=s.device)
+        slot = torch.arange(self.slots, device=s.device)
         slot = slot.view(-1, *[1] * len(shape), 1)
         before = s * (self.slot[:width] < slot)
         logits = self.logits(before) + self.prior(before, slot)
@@ -128,7 +120,7 @@ class Sender(nn.Module):
         super().__init__()
         self.language, self.encoder = language, encoder
         self.partial = nn.Linear(language.width, units, bias=False)
-        choices = language.width + SlotSentences.slots(language)
+        choices = language.width + len(language.groups)
         self.choice = nn.Sequential(nn.SiLU(), nn.Linear(units, choices))
 
     def forward(self, x: Tensor) -> SlotSentences:
@@ -207,21 +199,16 @@ def check_distractors(batch: int, distractors: int) -> None:
         )
 
 
-def draw_candidates(
-    x: Tensor, y: Tensor, distractors: int, differ: Literal["input", "class"] = "input"
-) -> Candidates:
+def draw_candidates(x: Tensor, distractors: int) -> Candidates:
     """Each input of a batch as a target, and distractors drawn without replacement from the others.
 
-    What equals the target is no distractor, since no sentence could tell them apart: inputs alike
-    in all bits (``differ='input'``), or of the target's class (``differ='class'``). Where a batch
-    has too few inputs that differ, there are fewer distractors.
-
-    The inputs x are (B, …); y (B,) are their classes, or rows of a table. Errors as of
+    An input x (B, …) that equals the target is no distractor, since no sentence could tell them
+    apart. Where a batch has too few inputs that differ, there are fewer distractors. Errors as of
     `check_distractors`.
     """
     n = len(x)
     check_distractors(n, distractors)
-    name = y if differ == "class" else number_inputs(x)
+    name = number_inputs(x)
     lots = torch.rand(n, n, device=x.device).masked_fill(name[:, None] == name, -1.0)
     drawn = lots.topk(distractors, -1)
     rows = torch.cat([torch.arange(n, device=x.device)[:, None], drawn.indices], -1)
@@ -244,25 +231,3 @@ def choose(scores: Tensor, candidates: Candidates) -> Choice:
     scores = scores.gather(-1, candidates.rows).masked_fill(~candidates.present, -torch.inf)
     best = scores == scores.amax(-1, keepdim=True)
     return Choice(-scores.log_softmax(-1)[:, 0], best[:, 0] / best.sum(-1))
-
-
-def reinforce_loss(
-    policy: SlotSentences, loss: Callable[[Tensor], Tensor], entropy_weight: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    r"""A scalar whose gradient is an unbiased estimate of that of the mean over the batch of
-
-    .. math:: E_{s \sim P(s | x)}[\ell(s)] - w H(P(s | x)),
-
-    and the losses ℓ (B,) of one sentence each. The gradient of the policy is Σ (ℓ + w log P − b) ∇
-    log P, with the mean of ℓ + w log P over the other inputs of the batch as the control variate b.
-    Parameters of ℓ, the receiver's, get their gradient as usual. Source: Section *Comparison
-    models*; Williams, 1992.
-
-    `policy` is P(s | x) of two or more inputs, batch shape (B,); ℓ, or `loss`, takes sentences
-    (B, width) → (B,) in nats; w is `entropy_weight`, which keeps the sender exploring.
-    """
-    s = policy.sample()
-    log_p, losses = policy.log_prob(s), loss(s)
-    cost = losses.detach() + entropy_weight * log_p.detach()
-    baseline = (cost.sum() - cost) / (len(cost) - 1)
-    return (losses + (cost - baseline) * log_p).mean(), losses

@@ -14,6 +14,8 @@ from plot_attractors.model.protocols import Description
 __all__ = ["VQVAE", "MovingAverages", "Quantisation", "perplexity"]
 
 SPREAD = 0.5  # standard deviation of the first codes
+DECAY = 0.99  # γ of moving averages
+DEAD = 0.01  # share of inputs below which a code is reset, or half of an equal share
 
 
 class Quantisation(NamedTuple):
@@ -150,27 +152,18 @@ class MovingAverages(nn.Module):
     .. math:: N_j \leftarrow \gamma N_j + (1 - \gamma) n_j, \quad
         M_j \leftarrow \gamma M_j + (1 - \gamma) m_j, \quad e_j \leftarrow M_j / N_j.
 
-    A code with N_j below `reset_below` is dead and is reset to the query of a random input of the
-    batch (torch's global generator), as if it were used as often as the others. Sources: van den
-    Oord et al. 2017, appendix A.1; Razavi, van den Oord and Vinyals 2019.
+    A code with N_j below 1 %, or half of an equal share, is dead and is reset to the query of a
+    random input of the batch (torch's global generator), as if it were used as often as the others.
+    Sources: van den Oord et al. 2017, appendix A.1; Razavi, van den Oord and Vinyals 2019.
 
-    The codes of `model` get no gradients. γ is `decay`; a `reset_below` of 0 resets nothing.
+    The codes of `model` get no gradients. γ is 0.99.
     """
 
     shares: Tensor
     sums: Tensor
 
-    def __init__(self, model: VQVAE, decay: float = 0.99, reset_below: float = 0.0) -> None:
+    def __init__(self, model: VQVAE) -> None:
         super().__init__()
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay, the part kept, is at least 0 and below 1, not {decay}")
-        least = 1 / max(model.language.groups)
-        if not 0 <= reset_below < least:
-            raise ValueError(
-                f"reset_below is a share of inputs, at least 0 and below {least:.3g}, an equal "
-                f"share of the largest codebook, not {reset_below}"
-            )
-        self.decay, self.reset_below = decay, reset_below
         self._model = [model]  # in a list: its parameters are not these's
         model.codes.requires_grad_(False)
         sizes = torch.tensor(model.language.groups)
@@ -183,13 +176,13 @@ class MovingAverages(nn.Module):
         """Move the model's codes by a quantised batch; returns how many were reset."""
         model = self._model[0]
         queries = codes.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
-        keep = self.decay
-        self.shares.mul_(keep).add_((1 - keep) * codes.s.mean(0))
+        self.shares.mul_(DECAY).add_((1 - DECAY) * codes.s.mean(0))
         mean = (codes.s[..., None] * queries).mean(0)
-        self.sums.mul_(keep).add_((1 - keep) * mean)
-        dead = torch.nonzero(self.shares < self.reset_below).flatten()
+        self.sums.mul_(DECAY).add_((1 - DECAY) * mean)
+        equal_share = self.get_buffer("equal_share")
+        dead = torch.nonzero(self.shares < (equal_share / 2).clamp(max=DEAD)).flatten()
         if len(dead):
-            self.shares[dead] = self.get_buffer("equal_share")[dead]
+            self.shares[dead] = equal_share[dead]
             chosen = torch.randint(len(queries), (len(dead),), device=dead.device)
             self.sums[dead] = queries[chosen, dead] * self.shares[dead][:, None]
         alive = self.shares > 1e-8  # what is never used stays where it is

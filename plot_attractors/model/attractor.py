@@ -77,7 +77,7 @@ class AttractorModel(nn.Module):
         flow_correction, log_partition: g_θ and Z_θ, of models that balance trains; None: not built.
         steps: T.
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).
-        decodability, floor, inverse_temperature: of the `Reward`.
+        decodability, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
         onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
@@ -104,7 +104,6 @@ class AttractorModel(nn.Module):
         steps: int = 20,
         epsilon: float = 0.05,
         decodability: Decodability = "none",
-        floor: float = -float("inf"),
         inverse_temperature: float = 1.0,
         exact_readout: bool = True,
         sample_z0: bool = False,
@@ -118,8 +117,7 @@ class AttractorModel(nn.Module):
         self.register_module("flow_correction", flow_correction)
         self.register_module("log_partition", log_partition)
         self.steps, self.epsilon, self.sample_z0 = steps, epsilon, sample_z0
-        beta = inverse_temperature
-        self.reward = Reward(sentence_encoder, language, decodability, floor, beta)
+        self.reward = Reward(sentence_encoder, language, decodability, inverse_temperature)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
         self.register_module("sentence_policy", None)

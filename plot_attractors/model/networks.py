@@ -213,16 +213,14 @@ def _additions(network: nn.Module, s: Tensor) -> Tensor:
 class Dynamics(nn.Module):
     """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
 
-    The paper's forward dynamics see the state only; a learned vector may be added to what they see
-    of it at t = 0 (`start`). Its backward dynamics see time and the input, of which z0 (the
-    context) is what they see here (Table 1).
+    The paper's forward dynamics see the state only, its backward dynamics time and the input, too,
+    of which z0 (the context) is what they see here (Table 1).
 
     Args:
         latent, steps: d, and T, the unit of time.
         context, time: whether z0 and whether t are seen.
         last: the last time that training has, T of backward and T − 1 of forward dynamics; later
             ones are as it.
-        start: whether a learned vector is added to z at t = 0.
         fourier: random Fourier features of z, and of the context.
         max_step, sd_range: bounds of the mean step and of every standard deviation; `max_sd` (d,),
             which training may lower, has an upper bound for each dimension.
@@ -241,7 +239,6 @@ class Dynamics(nn.Module):
         context: bool = False,
         time: bool = False,
         last: int | None = None,
-        start: bool = False,
         fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
         units: int = 256,
         layers: int = 3,
@@ -256,7 +253,6 @@ class Dynamics(nn.Module):
         self.register_buffer("max_sd", torch.full((latent,), sd_range[1]))
         # in a list, so that its parameters are not parameters of this module
         self._reverse_of = [] if reverse_of is None else [reverse_of]
-        self.start = nn.Parameter(torch.zeros(latent)) if start else None
         self.features = fourier.of(latent)
         self.context_features = fourier.of(latent) if context else None
         states = (latent + fourier.features) * (1 + context)
@@ -294,7 +290,7 @@ class Dynamics(nn.Module):
         seen = [context] if self.context and context is not None else []
         shape = torch.broadcast_shapes(t.shape[:-1], *(part.shape[:-1] for part in [z, *seen]))
         z = z.expand(*shape, -1)
-        inputs = [self.features(z if self.start is None else z + (t == 0) * self.start)]
+        inputs = [self.features(z)]
         if self.context_features is not None:
             inputs.append(self.context_features(seen[0].expand(*shape, -1)))
         if self.time:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -74,8 +73,7 @@ class ExactPosterior:
     @property
     def factored(self) -> bool:
         """Whether P(s | x) is a product of factors."""
-        plain = self.reward.decodability == "none" and self.reward.floor == -math.inf
-        return plain and self.factors() is not None
+        return self.reward.decodability == "none" and self.factors() is not None
 
     def factors(self, language: Language | None = None) -> tuple[Factor, ...] | None:
         """The parts of the language, or of another of the same tokens, whose tokens move one axis

@@ -52,7 +52,6 @@ class Reward:
         decodability: the factor in z_T: 'none' (the E-step's text: R does not involve z),
             'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s)^β, over listed sentences) or 'density'
             (that N, not normalised).
-        floor: nats, clamps −β D_KL + log P(s | z_T) from below, as the authors do (notes, 4).
         beta: β, the inverse temperature; another may be given in each call.
 
     Raises ValueError where β is not a finite number above 0, and for the decodability 'posterior'
@@ -64,7 +63,6 @@ class Reward:
         sentence_encoder: nn.Module,
         language: Language,
         decodability: Decodability = "none",
-        floor: float = -math.inf,
         beta: float = 1.0,
     ) -> None:
         if not 0 < beta < math.inf:
@@ -78,7 +76,7 @@ class Reward:
                 f"{language.count:,} are too many to list: choose 'none' or 'density'"
             )
         self.sentence_encoder, self.language = sentence_encoder, language
-        self.decodability, self.floor, self.beta = decodability, floor, beta
+        self.decodability, self.beta = decodability, beta
 
     def __call__(
         self,
@@ -140,8 +138,7 @@ class Reward:
     ) -> Tensor:
         """log R of −D_KL, the factor in z_T (None: there is none) and log P(s)^β."""
         beta = self.beta if beta is None else beta
-        log_r = beta * fidelity if factor is None else beta * fidelity + factor
-        return (log_r if self.floor == -math.inf else log_r.clamp(min=self.floor)) + prior
+        return (beta * fidelity if factor is None else beta * fidelity + factor) + prior
 
     def _log_factor(
         self, z: Tensor | None, s: Tensor, p: Normal, beta: float | None

@@ -77,7 +77,7 @@ def require_posterior(model: Any) -> AttractorModel:
         raise ValueError(
             f"this inference program draws from the exact posterior, and {model.language.count:,} "
             "sentences cannot be listed: take --inference gflownet_em, or sentences that factor "
-            "(token_axes, without decodability and reward floor), or a smaller language"
+            "(token_axes, without decodability), or a smaller language"
         )
     return model
 

@@ -120,7 +120,6 @@ def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
     ("settings", "reason"),
     [
         ({"dynamics.sees": "context"}, "see the input"),
-        ({"name": "langevin"}, "see the input"),
         ({"latent": 1}, "needs two"),
         ({"language.groups": (2,) * 12}, "531,440 sentences"),
     ],

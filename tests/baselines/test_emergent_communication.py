@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from plot_attractors.baselines.emergent_communication import (
     SlotSentences,
     choose,
     draw_candidates,
-    reinforce_loss,
 )
 from plot_attractors.language import Language
-from plot_attractors.training import Schedule
 
 from ..attractors import assert_resumes, schedule, with_data
 
@@ -29,7 +26,6 @@ LANGUAGES = {
     "with the empty sentence": Language((2, 2, 2), min_length=0),
     "full": Language((2, 3, 2), min_length=3),
     "free tokens, two or three": Language((1,) * 6, min_length=2, max_length=3),
-    "sequences": Language((1,) * 4, max_length=3, ordered=True),
     "short": Language((2, 2), length_cost=0.7),
 }
 languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES.keys())
@@ -42,12 +38,9 @@ def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def network(language: Language, width: int | None = None) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(language.width if width is None else width, 7),
-        nn.Tanh(),
-        nn.Linear(7, language.width + SlotSentences.slots(language)),
-    )
+def network(language: Language, width: int) -> nn.Module:
+    outputs = language.width + len(language.groups)
+    return nn.Sequential(nn.Linear(width, 7), nn.Tanh(), nn.Linear(7, outputs))
 
 
 # -- the distribution of sentences
@@ -55,7 +48,7 @@ def network(language: Language, width: int | None = None) -> nn.Module:
 
 @languages
 def test_without_a_network_sentences_follow_the_prior(language: Language) -> None:
-    outputs = language.width + SlotSentences.slots(language)
+    outputs = language.width + len(language.groups)
     policy = SlotSentences(lambda partial: torch.zeros(*partial.shape[:-1], outputs), language)
     s = language.sentences
     expected = language.log_prior(s).float()
@@ -64,7 +57,7 @@ def test_without_a_network_sentences_follow_the_prior(language: Language) -> Non
 
 @languages
 def test_probabilities_sum_to_one_and_are_those_of_samples(language: Language) -> None:
-    net = network(language)
+    net = network(language, language.width)
     policy = SlotSentences(lambda partial: 2 * net(partial), language)
     p = policy.log_prob(language.sentences).exp().detach()
     assert p.sum().item() == pytest.approx(1, abs=1e-5)
@@ -76,27 +69,43 @@ def test_probabilities_sum_to_one_and_are_those_of_samples(language: Language) -
 
 
 def test_what_is_no_sentence_has_no_probability() -> None:
-    pairs, sequences = LANGUAGES["pairs"], LANGUAGES["sequences"]
-    policy = SlotSentences(network(pairs), pairs)
+    pairs = LANGUAGES["pairs"]
+    policy = SlotSentences(network(pairs, 6), pairs)
     assert policy.log_prob(torch.tensor([1.0, 1, 0, 0, 0, 0])) == -torch.inf  # two of a pair
     assert policy.log_prob(torch.zeros(6)) == -torch.inf  # too short
-    late = torch.zeros(12)
-    late[4] = 1  # a second token without a first one
-    assert SlotSentences(network(sequences), sequences).log_prob(late) == -torch.inf
 
 
-# -- gradients
-
-
-def check_gradient(
-    objective: Callable[[], Tensor], found: Tensor, parameters: list[nn.Parameter]
+@pytest.mark.usefixtures("double")
+@languages
+def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(
+    language: Language,
 ) -> None:
-    """The gradient (n,) against central differences of the objective in three random directions."""
+    """Against central differences in three random directions."""
+    net, square = network(language, width=1), torch.randn(language.width, language.width)
+    parameters, ones = list(net.parameters()), torch.ones(4, 1)
+    policy = SlotSentences(lambda _: net(ones), language, (4,))
+    torch.manual_seed(3)
+    whole = policy.relaxed_sample(0.8)
+    assert set(whole.unique().tolist()) == {0.0, 1.0}
+    gradients = torch.autograd.grad((whole @ square * whole).sum(), parameters)
+    found = torch.cat([g.flatten() for g in gradients])
     assert found.abs().max() > 0.1
+    at_whole = (whole @ (square + square.T)).detach()
+
+    def objective() -> Tensor:
+        torch.manual_seed(3)
+        hard, total = torch.zeros(4, language.width), torch.zeros(())
+        for slot in range(policy.slots):
+            prior = policy.prior(hard, slot)
+            gumbel = -torch.empty_like(prior).exponential_().log()
+            y = ((net(ones) + prior + gumbel) / 0.8).softmax(-1)
+            total = total + (y[:, : language.width] * at_whole).sum()
+            hard = hard + (y.argmax(-1, keepdim=True) == torch.arange(language.width))
+        return total
+
     start = nn.utils.parameters_to_vector(parameters).detach()
     step = 1e-6
-    for _ in range(3):
-        direction = torch.randn_like(start)
+    for direction in torch.randn(3, len(start)):
         ends = []
         for sign in (1, -1):
             nn.utils.vector_to_parameters(start + sign * step * direction, parameters)
@@ -106,90 +115,12 @@ def check_gradient(
         torch.testing.assert_close(found @ direction, difference, atol=1e-6, rtol=1e-5)
 
 
-def gradient(objective: Tensor, parameters: list[nn.Parameter]) -> Tensor:
-    return torch.cat([g.flatten() for g in torch.autograd.grad(objective, parameters)])
-
-
-@pytest.mark.usefixtures("double")
-@languages
-def test_gumbel_softmax_gradient_is_that_of_the_relaxed_objective(language: Language) -> None:
-    net, square = network(language), torch.randn(language.width, language.width)
-    parameters = list(net.parameters())
-
-    def objective() -> Tensor:
-        torch.manual_seed(3)
-        s = SlotSentences(net, language, (4,)).relaxed_sample(0.8)
-        return (s @ square * s).sum()
-
-    check_gradient(objective, gradient(objective(), parameters), parameters)
-
-
-@pytest.mark.usefixtures("double")
-@languages
-def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(
-    language: Language,
-) -> None:
-    net, square = network(language, width=1), torch.randn(language.width, language.width)
-    parameters, ones = list(net.parameters()), torch.ones(4, 1)
-
-    def sentence(straight_through: bool) -> Tensor:
-        torch.manual_seed(3)
-        policy = SlotSentences(lambda _: net(ones), language, (4,))
-        return policy.relaxed_sample(0.8, straight_through)
-
-    whole = sentence(True)
-    assert set(whole.unique().tolist()) == {0.0, 1.0}
-    at_whole = (whole @ (square + square.T)).detach()
-    result = gradient((whole @ square * whole).sum(), parameters)
-    check_gradient(lambda: (sentence(False) * at_whole).sum(), result, parameters)
-
-
-class Given(SlotSentences):
-    """A policy whose samples are given."""
-
-    given: Tensor
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        return self.given
-
-
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("entropy_weight", [0.0, 0.3])
-def test_reinforce_is_unbiased(entropy_weight: float) -> None:
-    """Its mean over all pairs of sentences of two inputs is the exact gradient."""
-    language = Language((2, 2))
-    net, receiver = network(language, language.width + 3), nn.Linear(language.width, 2)
-    x, sentences = torch.randn(2, 3), language.sentences
-    parameters = [*net.parameters(), *receiver.parameters()]
-    own = torch.arange(2)
-
-    def logits(partial: Tensor) -> Tensor:
-        return net(torch.cat([partial, x.expand(*partial.shape[:-1], -1)], -1))
-
-    def loss(s: Tensor) -> Tensor:
-        return -receiver(s).log_softmax(-1)[..., own, own]
-
-    policy = Given(logits, language, (2,))
-    log_p = policy.log_prob(sentences[:, None])  # (8, 2)
-    all_losses = torch.stack([loss(s.expand(2, -1)) for s in sentences])
-    objective = (log_p.exp() * (all_losses + entropy_weight * log_p)).sum(0).mean()
-    exact = gradient(objective, parameters)
-    mean = torch.zeros_like(exact)
-    for i, j in itertools.product(range(len(sentences)), repeat=2):
-        policy.given = sentences[[i, j]]
-        surrogate, losses = reinforce_loss(policy, loss, entropy_weight)
-        torch.testing.assert_close(losses, all_losses[[i, j], own])
-        mean += (log_p[i, 0] + log_p[j, 1]).exp().detach() * gradient(surrogate, parameters)
-    assert exact.abs().max() > 0.01
-    torch.testing.assert_close(mean, exact, atol=1e-10, rtol=1e-8)
-
-
 # -- the game
 
 
 def games(s: Tensor, x: Tensor, receiver: Receiver, repeats: int = 10) -> float:
-    scores, y = receiver(s, x), torch.arange(len(x))
-    rights = [choose(scores, draw_candidates(x, y, 49)).right.mean().item() for _ in range(repeats)]
+    scores = receiver(s, x)
+    rights = [choose(scores, draw_candidates(x, 49)).right.mean().item() for _ in range(repeats)]
     return float(np.mean(rights))
 
 
@@ -211,28 +142,22 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
 
 
 def test_candidates_are_the_target_and_distinct_others() -> None:
-    x, y = torch.bernoulli(torch.full((128, 30), 0.5)), torch.arange(128) % 16
-    rows, present = draw_candidates(x, y, 49)
+    x = torch.bernoulli(torch.full((128, 30), 0.5))
+    rows, present = draw_candidates(x, 49)
     assert present.all()
     assert (rows[:, 0] == torch.arange(128)).all()
     assert all(len(set(row)) == 50 for row in rows.tolist())
-    draws = [draw_candidates(x, y, 49).rows[:, 1:].flatten() for _ in range(20)]
+    draws = [draw_candidates(x, 49).rows[:, 1:].flatten() for _ in range(20)]
     times = torch.bincount(torch.cat(draws))
     assert (times - 20 * 49).abs().max() < 6 * (20 * 49 * 0.61) ** 0.5  # all are drawn alike
-    rows, present = draw_candidates(x, y, 49, differ="class")
-    assert present.all()
-    assert (y[rows[:, 1:]] != y[:, None]).all()
-    rows, present = draw_candidates(x, y // 8, 100, differ="class")  # two classes of 64
-    assert present[:, 1:].sum(-1).eq(64).all()
-    assert (y[rows[:, 1:]] // 8 != y[:, None] // 8)[present[:, 1:]].all()
 
 
 def test_copies_of_the_target_are_no_distractors() -> None:
-    x, y = torch.eye(30).repeat(2, 1), torch.arange(60)
-    rows, present = draw_candidates(x, y, 49)
+    x = torch.eye(30).repeat(2, 1)
+    rows, present = draw_candidates(x, 49)
     assert present.all()
     assert (rows[:, 1:] % 30 != torch.arange(60)[:, None] % 30).all()
-    rows, present = draw_candidates(x, y, 59)
+    rows, present = draw_candidates(x, 59)
     assert present[:, 1:].sum(-1).eq(58).all()
 
 
@@ -256,54 +181,40 @@ def test_a_choice_by_hand() -> None:
 )
 def test_games_that_cannot_be_played_are_refused(n: int, distractors: int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        draw_candidates(torch.eye(n), torch.arange(n), distractors)
+        draw_candidates(torch.eye(n), distractors)
 
 
 # -- programs
 
 
-NAME = "emergent_communication"
+def small(**inference: Any) -> Any:
+    """A training of a small model, of a tree of two classes that are told apart at once."""
+    name = "emergent_communication"
+    return schedule(name, *with_data({"bits": 32}, name), inference)
 
 
-def small(config: Mapping[str, Any] | None = None, **inference: Any) -> Schedule:
-    """A training of a small model."""
-    data = "table" if "path" in (config or {}) else None
-    fit: Schedule = schedule(NAME, *with_data(config or {}, NAME, data), inference)
-    return fit
+def test_a_stopped_training_goes_on_as_if_it_had_not() -> None:
+    assert_resumes(lambda: small(updates=6), stops=(0, 3))
 
 
-@pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
-@pytest.mark.parametrize(
-    "config",
-    [{}, {"groups": (1,) * 8, "max_length": 3}, {"groups": (1,) * 5, "ordered": True}],
-    ids=str,
-)
-def test_a_stopped_training_goes_on_as_if_it_had_not(training: str, config: dict[str, Any]) -> None:
-    assert_resumes(lambda: small(config, training=training, updates=6), stops=(0, 3))
-
-
-@pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
-def test_sender_and_receiver_come_to_understand_each_other(training: str) -> None:
+def test_sender_and_receiver_come_to_understand_each_other() -> None:
     """From chance, one of ten, as nobody has learned anything."""
-    settings = {"updates": 100, "batch": 64, "distractors_differ": "class", "lr": 5e-3}
-    inference = small({"bits": 32}, training=training, **settings)
-    assert inference.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
-    while not inference.done:
-        metrics = inference.step()
-    result = inference.summary()
+    fit = small(updates=100, batch=64, lr=5e-3)
+    assert fit.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
+    while not fit.done:
+        metrics = fit.step()
+    result = fit.summary()
     assert metrics["distractors"] == 9
     assert result["receiver_accuracy_train"] > 0.18
-    # the one held-out class has no distractors of another
-    assert "receiver_accuracy_held_out" not in result
     assert 2 <= result["sentences_in_use"] <= 26
     assert 0 <= result["sender_entropy"] < np.log(26)
 
 
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
     """A receiver that sees nothing shares every target with nine distractors."""
-    inference: Any = small()
-    for parameter in inference.model.receiver.viewer.parameters():
+    fit = small()
+    for parameter in fit.model.receiver.viewer.parameters():
         parameter.data.zero_()
-    numbers = inference.summary()
+    numbers = fit.summary()
     for split in ("train", "held_out"):
         assert numbers[f"receiver_accuracy_{split}"] == pytest.approx(0.1)

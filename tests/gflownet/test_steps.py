@@ -35,18 +35,9 @@ from plot_attractors.gflownet.trajectories import (
     shift_end_points,
 )
 from plot_attractors.model.networks import Dynamics
-from plot_attractors.runs import registry
 
 T, B, D, REACH = 5, 4, 3, 0.25
 NONE = torch.zeros(0)
-
-
-def langevin(log_density: Callable[[Tensor, Tensor], Tensor] | None = None) -> Any:
-    def uphill(z: Tensor, context: Tensor) -> Tensor:
-        return -0.5 * (z - context).square().sum(-1)
-
-    program = registry.load("models", "langevin")
-    return program.LangevinDynamics(Dynamics(D, T, units=16), log_density or uphill, D, 0.2)
 
 
 def as_step(dynamics: Callable[..., Normal]) -> Step:
@@ -54,7 +45,7 @@ def as_step(dynamics: Callable[..., Normal]) -> Step:
 
 
 def forward() -> Dynamics:
-    return Dynamics(D, T, start=True, units=16)
+    return Dynamics(D, T, units=16)
 
 
 STEPS: dict[str, Callable[[float], Step]] = {  # of the probability of exploring
@@ -62,7 +53,6 @@ STEPS: dict[str, Callable[[float], Step]] = {  # of the probability of exploring
     "backward": lambda p: as_step(Dynamics(D, T, context=True, time=True, units=16)),
     "exploring, box": lambda p: exploring(forward(), p, REACH, "box"),
     "exploring, ball": lambda p: exploring(forward(), p, REACH, "ball"),
-    "Langevin": lambda p: as_step(langevin()),
 }
 steps = pytest.mark.parametrize("name", STEPS)
 
@@ -240,19 +230,6 @@ def test_exploring_is_uniform_within_its_region(within: Any) -> None:
     else:  # a coordinate of a direction in three dimensions is uniform
         along = offset[:, 0] / offset.norm(dim=-1)
         assert kstest(along, "uniform", args=(-1, 2)).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("width", [1.0, 1e-4])
-def test_langevin_dynamics_add_a_bounded_push_uphill(width: float) -> None:
-    model = langevin(lambda z, context: -0.5 * (z - context).square().sum(-1) / width)
-    z, context = torch.randn(50, D), torch.randn(50, D)
-    push = model(z, 0.0, context).loc - model.dynamics(z, 0.0, context).loc
-    assert push.norm(dim=-1).max() <= 0.2 + 1e-6
-    assert torch.nn.functional.cosine_similarity(push, context - z, dim=-1).min() > 0.999
-    with torch.no_grad():
-        assert model(z, 0.0, context).loc.shape == (50, D)
-    model(z, 0.0, context).loc.sum().backward()
-    assert all(p.grad is not None for p in model.strength.parameters())
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])

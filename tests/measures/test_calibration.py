@@ -99,7 +99,7 @@ def model(steps: int = 2, **options: Any) -> AttractorModel:
         encoder=InputEncoder((6,), d, 16, 2),
         decoder=InputDecoder(d, 6, 16, 2),
         sentence_encoder=SentenceEncoder(language, d, norm=0.3 * d**0.5),
-        forward_dynamics=Dynamics(d, steps, start=True, units=16, layers=2, sd_range=wide),
+        forward_dynamics=Dynamics(d, steps, units=16, layers=2, sd_range=wide),
         backward_dynamics=Dynamics(
             d, steps, context=True, time=True, units=16, layers=2, sd_range=wide
         ),

@@ -28,14 +28,14 @@ def states(n: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(n, B, D))
 
 
-@pytest.mark.parametrize("start", [True, False])
 @pytest.mark.parametrize("sees", [(), ("time",), ("context",), ("time", "context")])
-def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...], start: bool) -> None:
-    f = tiny({"dynamics.sees": sees, "dynamics.start": start}).forward_dynamics
+def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...]) -> None:
+    model = tiny({"dynamics.sees": sees})
+    f = model.forward_dynamics
+    assert model.input_dependent is ("context" in sees)
     z, a, b = states(3)
     assert same(f(z, 1.0, a), f(z, 2.0, a)) is ("time" not in sees)
     assert same(f(z, 1.0, a), f(z, 1.0, b)) is ("context" not in sees)
-    assert same(f(z, 0.0, a), f(z, 1.0, a)) is (not start and "time" not in sees)
     assert (f.context_features is not None) == ("context" in sees)
     if "context" not in sees:
         assert same(f(z, 2.0, a), f(z, 2.0))
@@ -68,7 +68,7 @@ def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> N
 
 
 def test_untrained_backward_dynamics_run_forward_ones_backwards() -> None:
-    forward = Dynamics(D, T, start=True, units=16)
+    forward = Dynamics(D, T, units=16)
     backward = Dynamics(D, T, context=True, time=True, units=16, reverse_of=forward)
     z, c = states(2)
     assert same(backward(z, 3.0, c), forward(z, 1.0))

@@ -51,9 +51,6 @@ from ..attractors import (
 from ..small import SETTINGS
 from ..training.conftest import build_model
 
-basins = registry.load("analyses", "basins")
-unfit = basins.unfit
-
 
 class Drift(nn.Module):
     """Dynamics that are no `Dynamics`: all states move the same way."""
@@ -277,12 +274,10 @@ def test_additions_of_an_encoder_that_offers_none() -> None:
 
 
 def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
-    for name, sees in (("hbv", False), ("time_and_input_dependent", True), ("langevin", True)):
-        assert with_data(HBV, name)[0].input_dependent is sees
     model = tiny()
-    assert not unfit(model)
+    assert not model.input_dependent
     model.forward_dynamics = wrong(lambda z, t, z0: Normal(z + 0.1 * (z0 - z), 0.1))
-    assert "the forward dynamics see the input" in unfit(model)
+    assert model.input_dependent
 
 
 def test_dynamics_without_a_bound_are_refused_where_it_is_needed() -> None:

@@ -84,9 +84,9 @@ def test_the_factor_in_z_is_taken_at_the_embedding(decodability: str) -> None:
     assert torch.allclose(table(model.posterior(q), s), expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("key", ["reward.floor", "reward.decodability", "language.groups"])
+@pytest.mark.parametrize("key", ["reward.decodability", "language.groups"])
 def test_rewards_that_are_no_product_are_listed(key: str) -> None:
-    values = {"reward.floor": -5.0, "reward.decodability": "density", "language.groups": (2, 2, 2)}
+    values = {"reward.decodability": "density", "language.groups": (2, 2, 2)}
     model, data = sprites({key: values[key]})
     assert not model.posterior.factored
     assert isinstance(model.posterior(model.encoder(data.batch(B).x)), TabulatedSentences)

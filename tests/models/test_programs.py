@@ -16,13 +16,10 @@ from plot_attractors.runs.run import programs
 
 from ..attractors import HBV, changed, schedule, snapshot, with_data
 
-MODELS = [
-    "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
-    "sequences", "vectors", "algorithms",
-]  # fmt: skip
+MODELS = ["hbv", "table", "dsprites", "images", "sequences", "vectors", "algorithms"]
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
-LETTER = ("detailed_balance_em", "sub_trajectory_balance", "deletion_chains")  # of `algorithms`
+LETTER = ("detailed_balance_em", "sub_trajectory_balance")  # of `algorithms`
 TRAINED = {  # parts of models, by the inference programs that train them
     "exact_em": PHI,
     "wake_sleep_em": PHI | THETA,
@@ -103,25 +100,24 @@ def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> N
     assert model.describe(data.batch(5).x, 2).s.shape[:2] == (5, 2)
 
 
-@pytest.mark.parametrize("preset", ["paper", "authors"])
 @pytest.mark.parametrize("name", ["hbv", "table", "vectors", "dsprites", "images"])
-def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
+def test_the_papers_text_trains(name: str, files: Any) -> None:
     of = programs("algorithms", "detailed_balance_em", name)
-    given = {**of.presets["model"][preset], **files.get(name, {})}
+    given = {**of.presets["model"]["paper"], **files.get(name, {})}
     model, data = with_data(given, "algorithms", name)
-    listed = preset == "paper" and name in ("hbv", "table", "vectors")
+    listed = name in ("hbv", "table", "vectors")
     assert model.reward.decodability == ("posterior" if listed else "density")
-    assert (model.reward.floor > -math.inf) == (preset == "authors")
-    inference = "detailed_balance_em" if preset == "paper" else "deletion_chains"
-    metrics = train(model, data, inference, {"e_updates": 3, "m_updates": 2})
+    metrics = train(model, data, "detailed_balance_em", {"e_updates": 3, "m_updates": 2})
     assert set(metrics) == {"balance_loss", "discretizer_loss", "m_loss"}
 
 
-@pytest.mark.parametrize("preset", ["full", "demo", "smoke"])
-def test_sequences_are_ordered_whatever_the_preset(preset: str) -> None:
-    model, _ = with_data({}, "sequences", preset=preset)
-    assert model.language.ordered
-    assert preset == "smoke" or len(model.language.groups) == 24
+@pytest.mark.parametrize(("preset", "tokens"), [("full", 24), ("demo", 24), ("smoke", 6)])
+def test_sequences_are_ordered_and_short_ones_preferred(preset: str, tokens: int) -> None:
+    language = with_data({}, "sequences", preset=preset)[0].language
+    assert language.ordered
+    assert language.tokens == tokens
+    log_p = language.log_prior_of_length(torch.tensor([1.0, 2.0]))
+    assert float(log_p[0] - log_p[1]) == pytest.approx(0.5, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -165,29 +161,6 @@ def test_pairs_that_cannot_go_together_are_refused(kind: int, files: Any) -> Non
 
 
 # -- what each model is
-
-
-@pytest.mark.parametrize(("name", "sees"), [("hbv", False), ("time_and_input_dependent", True)])
-def test_dynamics_that_see_time_and_input(name: str, sees: bool) -> None:
-    f, z, c = with_data({}, name)[0].forward_dynamics, torch.zeros(1, 8), torch.zeros(1, 8)
-    assert bool((f(z, 3.0, c).loc != f(z, 7.0, c).loc).any()) is sees
-    assert bool((f(z, 3.0, c).loc != f(z, 3.0, c + 1).loc).any()) is sees
-
-
-def test_dynamics_that_follow_the_gradient_of_the_reward() -> None:
-    model, data = with_data({"language.groups": (1,)}, "langevin")
-    f, z0 = model.forward_dynamics, model.encode(data.batch(50).x).z0
-    z = torch.randn(50, 8)
-    push = f(z, 1.0, z0).loc - f.dynamics(z, 1.0, z0).loc
-    home = model.embeddings() - z  # of the only sentence
-    assert torch.cosine_similarity(push, home, dim=-1).min() > 0.999
-    assert 0 < push.norm(dim=-1).max() < model.forward_dynamics.max_step
-
-
-def test_the_length_prior_prefers_short_sentences() -> None:
-    model, _ = with_data({}, "length_prior")
-    expected = (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
-    assert torch.allclose(model.reward.log_prior(model.sentences), expected, atol=1e-5)
 
 
 def test_a_table_sizes_its_language_to_its_distinct_rows(files: Any, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def build_model(
     """A model of six tokens, at most two in a sentence, with a `KnownEncoder` where sd is given."""
     shape = shape or ((8,) if sd is None else (latent,))
     language = language or Language((1,) * 6, min_length=0, max_length=2)
-    forward = Dynamics(latent, steps, start=True, units=16)
+    forward = Dynamics(latent, steps, units=16)
     sentence_encoder = SentenceEncoder(language, latent, axes)
     return kind(
         language,
