@@ -19,6 +19,7 @@ from plot_attractors.analysis.ask import at_random, having, read_inputs
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.responses import (
     Choices,
+    choices_at,
     choices_of,
     exact_choices,
     respond,
@@ -241,7 +242,7 @@ def series(model: AttractorModel, z0: Tensor, draws: int, chosen: Choices) -> li
         mixed = own if state is None else torch.lerp(own, state, CARRY)
         z = simulate(model, own, model.steps, start=mixed + model.onset.vector)
         state = z[-1]
-        choice = choices_of(model, nearest_sentence(model, state).s, chosen.category)
+        choice = choices_at(model, state, chosen.category)
         shares.append(float(choice.double().mean()))
     return shares
 

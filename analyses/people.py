@@ -120,8 +120,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     if people.kind == "similarity":
         return of_pairs(run, people, inputs, z)
     chosen = choices(run, config.feature, config)
-    result = respond(model, z, chosen.category)
-    responses = Responses(*(part.unflatten(0, (-1, config.draws)) for part in result))
+    responses = respond(model, z, chosen.category).by_draws(config.draws)
     table = by_input(run, inputs, z, chosen, responses)
     rows = []
     numbers = table.select_dtypes("number")
@@ -276,7 +275,7 @@ def by_input(
     n, draws = len(inputs.names), z.shape[1] // len(inputs.names)
     z0 = e.z0.repeat_interleave(draws, 0)
     s = model.readout(z[model.steps], z0).sample().unflatten(0, (n, draws))
-    choice, time = responses
+    choice, time = responses.choice, responses.time
     own = inputs.values[:, chosen.column].nan_to_num(-1).long()
     exact = exact_choices(model, e.distribution, chosen)
     batch = at_random(run, MEMBERS, run.seed)

@@ -13,7 +13,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.analysis.responses import Choices, respond, simulate
+from plot_attractors.analysis.responses import Choices, respond, right, simulate
 from plot_attractors.analysis.sampling import (
     BITS,
     REAL,
@@ -402,10 +402,8 @@ def samples(
             row |= {"time": result.time.tolist()}
             if chosen is not None:
                 row["choice"] = [chosen.names[c] if c >= 0 else "" for c in result.choice.tolist()]
-                own = inputs.values[k, chosen.column]
-                known = (result.choice >= 0) & ~own.isnan()
-                right = (result.choice == own).float()
-                row["correct"] = torch.where(known, right, torch.nan).tolist()
+                own = inputs.values[k, [chosen.column]].nan_to_num(-1)
+                row["correct"] = right(result.choice[None], own)[0].tolist()
             if bits:
                 decoded = model.decoder(model.embed(s)).mean > 0.5
                 same = (decoded == (inputs.x[k] > 0.5)).float()

@@ -32,11 +32,17 @@ Category = Callable[[Tensor], Tensor]
 
 class Responses(NamedTuple):
     """Of trajectories (…): the choice int64, −1 where there is none, and its time in steps, NaN
-    where there is none.
+    where there is none; beside them the ``course`` (L + 1, …), the choice of the sentence nearest
+    at every time.
     """
 
     choice: Tensor
     time: Tensor
+    course: Tensor
+
+    def by_draws(self, draws: int) -> Responses:
+        """Of trajectories (B · draws,), as (B, draws)."""
+        return Responses(*(part.unflatten(-1, (-1, draws)) for part in self))
 
 
 @torch.no_grad()
@@ -71,7 +77,7 @@ def simulate(
 
 @torch.no_grad()
 def respond(model: AttractorModel, z: Tensor, category: Category | None = None) -> Responses:
-    r"""The responses of trajectories z (L + 1, n, d), each (n,), of `follow`.
+    r"""The responses of trajectories z (L + 1, n, d), each (n,).
 
     A response is the first time t at which the state is within 2 ε√d of an embedding, and the
     choice of the nearest sentence is the same from t to t + 3:
@@ -82,20 +88,12 @@ def respond(model: AttractorModel, z: Tensor, category: Category | None = None) 
     What never responds up to L − 3 has time NaN and choice −1. Without a `category` the choice is
     the sentence itself, by `number_sentences` of all nearest ones.
     """
-    return follow(model, z, category)[0]
-
-
-@torch.no_grad()
-def follow(
-    model: AttractorModel, z: Tensor, category: Category | None = None
-) -> tuple[Responses, Tensor]:
-    """The responses, and the choice (L + 1, n) of the sentence nearest at every time."""
     near = nearest_sentence(model, z)
     if category is None:
         choice = number_sentences(model, near.s)
     else:
         choice = choices_of(model, near.s, category)
-    return first_passage(near.distance <= radius(model), choice), choice
+    return first_passage(near.distance <= radius(model), choice)
 
 
 def radius(model: AttractorModel) -> float:
@@ -108,8 +106,8 @@ def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
     has a choice (L + 1, n) that lasts for `hold` steps more.
 
     >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
-    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)
-    Responses(choice=tensor([ 6, -1]), time=tensor([2., nan]))
+    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)[:2]
+    (tensor([ 6, -1]), tensor([2., nan]))
     """
     stays = there.clone()
     for k in range(1, hold + 1):
@@ -117,15 +115,25 @@ def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
     stays[-hold:] = False  # none of these can have lasted
     responded, first = stays.any(0), stays.float().argmax(0)
     chosen = choice.gather(0, first[None])[0]
-    return Responses(
-        torch.where(responded, chosen, -1), torch.where(responded, first.float(), torch.nan)
-    )
+    time = torch.where(responded, first.float(), torch.nan)
+    return Responses(torch.where(responded, chosen, -1), time, choice)
 
 
 def choices_of(model: AttractorModel, s: Tensor, category: Category) -> Tensor:
     """(…) the choices that sentences s (…, width) stand for; each sentence is looked at once."""
     number, row = number_rows(model.language.key(s).flatten())
     return category(s.flatten(0, -2)[row])[number].view(s.shape[:-1])
+
+
+def choices_at(model: AttractorModel, z: Tensor, category: Category) -> Tensor:
+    """(…) the choices that the sentences nearest to states z (…, d) stand for."""
+    return choices_of(model, nearest_sentence(model, z).s, category)
+
+
+def right(choice: Tensor, own: Tensor) -> Tensor:
+    """(B, draws) whether choices are the inputs' own values (B,); NaN where one is −1."""
+    known = (choice >= 0) & (own >= 0)[:, None]
+    return torch.where(known, (choice == own[:, None]).double(), torch.nan)
 
 
 def shares(choice: Tensor, n: int) -> Tensor:
