@@ -54,8 +54,8 @@ CAPTIONS = {
 @dataclass(frozen=True)
 class Config(DecoderTraining):
     # a table of people's data: name and typicality, or other ratings, one a column; first, second
-    # and similarity, or how often first was taken for second, confusions; or name, choice and time
-    # (seconds), a row a trial; each with a column rater, or sd and n of a mean, or without
+    # and similarity; or name, choice and time, a row a trial; each with a column rater, or sd and n
+    # of a mean, or without
     human: Path | None = None
     feature: str = ""  # whose value is the choice; default: the first categorical one
     draws: Size = 128  # trajectories of each input
@@ -71,11 +71,9 @@ RESAMPLES = 1000
 SPLITS = 3  # of raters into halves, in each of these
 FEWEST = 5  # inputs that people's data and the model share
 MEMBERS = 4096  # inputs, whose mean is the prototype of a class
-LONGEST = 100.0  # seconds: longer mean times are in milliseconds
 KINDS = {  # columns that people's data have, and what they are about
     ("name", "typicality"): "typicality",
     ("first", "second", "similarity"): "similarity",
-    ("first", "second", "confusions"): "similarity",
     ("name", "choice", "time"): "trials",
 }
 
@@ -106,8 +104,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     - ``typicality`` and ``time`` of a trial, of an input: `by_input`; so are ratings, the columns
       of numbers that are not whole of a table with names of inputs, as that of the training;
-    - ``similarity`` of a pair, or `similarity_of_confusions`: ``overlap`` Σ_s min(P(s | x),
-      P(s | x′)) of sentences read at T, and ``states``, minus the distance of mean states at t;
+    - ``similarity`` of a pair: ``overlap`` Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and
+      ``states``, minus the distance of mean states at t;
     - ``choice``: the share of people, and of responses, for every input and choice.
 
     Raises ValueError for a table without these columns, or that names other inputs.
@@ -190,7 +188,7 @@ def read_people(run: Run, path: Path | None) -> People:
             "%d of %d names are no inputs of the model, and are left out: %s",
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
-    for column in ("similarity", "confusions", *numbers, "sd", "n"):
+    for column in ("similarity", *numbers, "sd", "n"):
         if column in kept.columns and not pd.api.types.is_numeric_dtype(kept[column].dtype):
             held = kept[column].dropna()
             raise ValueError(
@@ -199,54 +197,9 @@ def read_people(run: Run, path: Path | None) -> People:
                 if len(held)
                 else f"the column {column} is empty"
             )
-    if kind == "similarity" and "similarity" not in kept.columns:
-        kept = similarity_of_confusions(kept)
     if kind == "ratings":  # several, to which one sd would not belong
         kept = kept.drop(columns=["sd", "n"], errors="ignore")
-    if kind == "trials":
-        _check_times(kept["time"])
     return People(kind, kept.reset_index(drop=True), names, numbers)
-
-
-def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:
-    """The similarity of pairs (first, second, similarity; and rater), of how often the first was
-    taken for the second, √(p_ab p_ba / (p_aa p_bb)), with the shares p_ab of answers b to a. Pairs
-    that the table has not both ways are left out.
-
-    Source: Shepard (1957), "Stimulus and response generalization". Raises ValueError where no count
-    of right answers is there.
-    """
-    tables = []
-    for rater, part in frame.groupby("rater") if "rater" in frame.columns else [(None, frame)]:
-        counts = part.pivot_table(
-            index="first", columns="second", values="confusions", aggfunc="sum"
-        )
-        names = sorted({*counts.index, *counts.columns})
-        p = counts.reindex(index=names, columns=names).to_numpy(float)
-        p = p / np.maximum(np.nansum(p, 1, keepdims=True), 1)
-        right = np.nan_to_num(np.diag(p))
-        if (right <= 0).any():
-            raise ValueError(
-                "confusions need how often an input was told right: rows of first and second "
-                f"{names[int(right.argmin())]!r} with a count above 0"
-            )
-        a, b = np.triu_indices(len(names), 1)
-        similarity = np.sqrt(p[a, b] * p[b, a] / (right[a] * right[b]))
-        each = {"first": np.array(names)[a], "second": np.array(names)[b], "similarity": similarity}
-        table = pd.DataFrame(each if rater is None else each | {"rater": rater})
-        tables.append(table.dropna(subset=["similarity"]))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _check_times(time: pd.Series) -> None:
-    number = pd.to_numeric(time, errors="coerce")
-    if not bool((number > 0).all()):
-        raise ValueError("times of people are positive numbers of seconds, and some are not")
-    if float(number.median()) > LONGEST:
-        raise ValueError(
-            f"the median time is {float(number.median()):g}: times are in seconds, and these look "
-            "like milliseconds; divide the column by 1000"
-        )
 
 
 def named_inputs(run: Run, names: Sequence[str]) -> Inputs:

@@ -177,33 +177,6 @@ def test_ranks_within_classes() -> None:
     assert rho == pytest.approx(np.mean(both))
 
 
-def test_confusions(run: Untrained, tmp_path: Path) -> None:
-    """Answers in proportion to bias times similarity: Shepard's measure has the similarity back."""
-    generator = np.random.default_rng(3)
-    names = list(run.data.row_names[:8])
-    place = generator.normal(size=(8, 2))
-    similarity = np.exp(-np.linalg.norm(place[:, None] - place[None], axis=-1))
-    bias = generator.uniform(0.5, 2, size=8)
-    p = bias * similarity / (bias * similarity).sum(1, keepdims=True)
-    rows = [(a, b, 1e6 * p[i, j]) for i, a in enumerate(names) for j, b in enumerate(names)]
-    frame = pd.DataFrame(rows, columns=["first", "second", "confusions"])
-    table = program.similarity_of_confusions(frame)
-    at = [
-        (names.index(a), names.index(b))
-        for a, b in zip(table["first"], table["second"], strict=False)
-    ]
-    assert table["similarity"].tolist() == pytest.approx([similarity[ij] for ij in at])
-    tables = measured(run, frame, tmp_path)
-    assert len(tables["pairs.csv"]) == 28
-    # pairs that were not tried are left out, and a similarity that is given is taken
-    some = frame[~((frame["first"] == names[0]) & (frame["second"] == names[1]))]
-    assert len(program.similarity_of_confusions(some)) == 27
-    both = frame[frame["first"] < frame["second"]].assign(similarity=0.27)
-    assert (measured(run, both, tmp_path)["pairs.csv"]["human"] == 0.27).all()
-    with pytest.raises(ValueError, match="how often an input was told right: rows of first and"):
-        program.similarity_of_confusions(frame[frame["first"] != frame["second"]])
-
-
 def test_intervals_over_inputs_are_wider_than_over_pairs() -> None:
     """Pairs share inputs: to resample pairs alone would be too sure."""
     generator = np.random.default_rng(1)
@@ -227,8 +200,6 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
         ({"name": NAMES, "typicality": ["high"] * 7}, "typicality of human.csv has numbers, and"),
         ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
         ({"name": NAMES, "choice": ["x"] * 7, "time": [0.5] * 7}, "chose 'x', and class is one of"),
-        ({"name": NAMES, "choice": ["x"] * 7, "time": [500] * 7}, "look like milliseconds"),
-        ({"name": NAMES, "choice": ["x"] * 7, "time": [0] * 7}, "positive numbers of seconds"),
     ],
 )
 def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -239,4 +210,3 @@ def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path
 def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
     with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv, with the c"):
         program.measure(run, program.Config())
-    assert not program.NEEDS.met(run)
