@@ -48,7 +48,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "calibration": {
         "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8,
     },
-    "basins": {"inputs": 40, "random_states": 20, "controls": 200, "pixels": 40},
+    "basins": {"inputs": 40, "random_states": 20, "controls": 200},
     "neighbours": {"trajectories": 200} | _DECODERS,
     "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
     "trajectories": {"draws": 10},

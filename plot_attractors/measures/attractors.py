@@ -388,29 +388,6 @@ def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tens
     return torch.cat(out) + 0.5 * at.shape[-1] * math.log(2 * math.pi * sd**2)
 
 
-class Regression(NamedTuple):
-    """Estimates (n, m) of E[value | u], and how many points (n,), weighted, each rests on."""
-
-    value: Tensor
-    support: Tensor
-
-
-def kernel_regression(at: Tensor, points: Tensor, values: Tensor, bandwidth: float) -> Regression:
-    """Nadaraya-Watson estimate at u (n, k) of E[value | u] from points (N, k) with values (N, m),
-    Gaussian kernel.
-
-    `support` is Σ exp(−‖u − point‖²/2h²), about the number of points within the bandwidth h; where
-    it is 0, value is NaN.
-    """
-    estimates, support = [], []
-    for part in at.split(max(1, CELLS // len(points))):
-        square = torch.cdist(part, points, compute_mode="donot_use_mm_for_euclid_dist").square()
-        weight = (-0.5 * square / bandwidth**2).exp()
-        support.append(weight.sum(-1))
-        estimates.append(weight @ values / support[-1][:, None])
-    return Regression(torch.cat(estimates), torch.cat(support))
-
-
 def principal_plane(points: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (d,) and the two directions (d, 2) of greatest variance of points (n, d), the largest
     entry of each positive.

@@ -17,9 +17,7 @@ from plot_attractors.runs import registry
 from ..small import Untrained, untrained
 
 program = registry.load("analyses", "basins")
-NEAR, square_window = program.NEAR, program.square_window
-
-CONFIG = program.Config(inputs=60, random_states=30, controls=500, pixels=40)
+CONFIG = program.Config(inputs=60, random_states=30, controls=500)
 
 
 class Field(nn.Module):
@@ -56,15 +54,19 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 
     summary, table, tables = result(run, Field(to))
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
-    assert tables["landscape.npz"]["cut_basins"].shape == (48, 48)
+    arrays = tables["landscape.npz"]
+    assert set(np.unique(arrays["basins"])) >= {0}  # it shows the basin that is visited most
+    corners = arrays["stable"]
+    assert len(corners) >= 3
+    assert np.abs(corners).sum(1).min() == pytest.approx(0, abs=1e-6)  # where it has its origin
     stable = table[table["kind"] == "stable"]
-    assert summary["stable"] == len(stable) >= summary["sentences"] > 2
-    assert summary["fixed_points"] == len(table) == summary["stable"] + summary["unstable"]
-    assert summary["unstable"] > 0  # there are passes between wells
-    assert stable["distance"].median() < 0.02 < 1 < np.median(tables["controls.npz"]["distance"])
+    assert summary["stable"] == len(stable) >= stable["sentences"].sum() > 2
+    assert len(table) > len(stable)  # there are passes between wells
+    assert stable["distance"].median() < 0.02
+    assert summary["near_control"] < 0.1
     assert (summary["attracting"], summary["sentences_per_basin"]) == (1, 1)
     assert summary["attracting_control"] < 0.1
-    at_used = stable["distance"] < NEAR
+    at_used = stable["distance"] < program.NEAR
     assert summary["near"] == pytest.approx(at_used.mean())
     assert summary["data_at_embeddings"] == pytest.approx(stable.loc[at_used, "data"].sum())
     assert summary["spectral_radius"] == pytest.approx(0.7, abs=0.01)
@@ -74,7 +76,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
     assert (stable["modulus1"] < 1).all()
     unstable = table[table["kind"] != "stable"]
     assert (unstable["modulus1"] > 1).all()
-    assert unstable[["sentences", "posterior", "data", "random"]].isna().all(axis=None)
+    assert unstable[["sentences", "data"]].isna().all(axis=None)
     z = torch.tensor(stable[[f"z{k}" for k in range(1, 9)]].to_numpy(), dtype=torch.float32)
     at = torch.cdist(z, embeddings).argmin(-1).tolist()
     names = np.array([run.model.language.name(run.model.sentences[k]) for k in at])
@@ -85,14 +87,13 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 def test_one_well_holds_all_sentences(run: Untrained) -> None:
     center = torch.full((8,), 0.4)
     summary, table, tables = result(run, Field(lambda z: center, rate=0.5))
-    assert (summary["fixed_points"], summary["stable"]) == (1, 1)
+    assert len(table) == summary["stable"] == 1
     row = table.iloc[0]
     np.testing.assert_allclose(row[[f"z{k}" for k in range(1, 9)]].astype(float), 0.4, atol=1e-3)
-    moduli = row[[f"modulus{k}" for k in range(1, 9)]].astype(float)
-    np.testing.assert_allclose(moduli, 0.5, atol=1e-3)
-    assert row["sentences"] == summary["sentences"] == summary["sentences_per_basin"]
-    assert (row["data"], row["random"]) == (1, 1)
-    assert "cut_window" not in tables["landscape.npz"]
+    assert row["modulus1"] == pytest.approx(0.5, abs=1e-3)
+    assert row["sentences"] == summary["sentences_per_basin"] > 2
+    assert row["data"] == 1
+    assert not tables["landscape.npz"]
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
@@ -105,34 +106,22 @@ def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
     assert list(table["kind"]) == ["stable", "stable", "saddle"]
     np.testing.assert_allclose(sorted(table["z1"]), [-1, 0, 1], atol=5e-3)
     assert table["modulus1"].iloc[2] == pytest.approx(0.7 + 0.3 * 4, abs=0.1)
-    np.testing.assert_allclose(table["modulus8"], 0.7, atol=5e-3)
 
 
 def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
     summary, table, tables = result(run, Field(lambda z: z + 0.3))
     assert table.empty
-    assert (summary[["fixed_points", "data_at_embeddings", "attracting"]] == 0).all()
+    assert (summary[["stable", "data_at_embeddings", "attracting"]] == 0).all()
     assert summary[["near", "spectral_radius", "sentences_per_basin"]].isna().all()
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("name", "value"),
     [
-        ({"dynamics.sees": "context"}, "see the input"),
-        ({"latent": 1}, "needs two"),
-        ({"language.groups": (2,) * 12}, "531,440 sentences"),
+        ("dynamics.sees", "context"), ("latent", 1),
+        ("language.groups", (2,) * 12),
     ],
-)
-def test_what_has_no_basins_is_refused_and_left_out(settings: dict[str, Any], reason: str) -> None:
-    run = untrained(**settings)
-    assert not program.NEEDS.met(run)
-    with pytest.raises(ValueError, match=reason):
-        program.measure(run, CONFIG)
-
-
-def test_a_window_of_one_point_is_as_wide_as_asked() -> None:
-    low, high = square_window(torch.tensor([[1.0, 2.0]]), 0.5, 0.2)
-    torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[0.7, 1.7], [1.3, 2.3]]))
-    low, high = square_window(torch.tensor([[0.0, 0.0], [2.0, 1.0]]), 0.0, 0.2)
-    torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[0.0, -0.5], [2.0, 1.5]]))
+)  # fmt: skip
+def test_what_has_no_basins_is_left_out(name: str, value: Any) -> None:
+    assert not program.NEEDS.met(untrained(**{name: value}))

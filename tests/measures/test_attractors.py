@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from plot_attractors.measures.attractors import (
     binomial_interval,
     fixed_point_iteration,
     free_energy,
-    kernel_regression,
     nearest,
     principal_plane,
     single_linkage,
@@ -203,21 +201,6 @@ def test_free_energy_of_a_projected_mixture_is_that_of_its_marginal() -> None:
     marginal = torch.trapezoid(mixture.log_prob(whole).exp(), depth)
     torch.testing.assert_close(free_energy(at, centers[:, :2], weights, sd), -marginal.log())
     assert bool(free_energy(at + 100, centers[:, :2], weights, sd).isfinite().all())
-
-
-def test_kernel_regression_of_a_linear_field() -> None:
-    points = torch.stack(
-        torch.meshgrid(*[torch.linspace(-2, 2, 81, dtype=torch.float64)] * 2, indexing="ij"), -1
-    )
-    points = points.flatten(0, 1)
-    field = points @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
-    at = torch.tensor([[0.0, 0.0], [0.5, -0.25], [50.0, 50.0]], dtype=torch.float64)
-    result = kernel_regression(at, points, field, 0.2)
-    expected = at[:2] @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
-    torch.testing.assert_close(result.value[:2], expected, atol=1e-6, rtol=0)
-    assert float(result.support[0]) == pytest.approx(2 * math.pi * 0.04 / 0.05**2, rel=1e-3)
-    assert result.support[2] == 0
-    assert np.isnan(result.value[2].numpy()).all()
 
 
 def test_the_nearest_point_is_found_exactly_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
