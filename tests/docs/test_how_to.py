@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from torch.distributions import MultivariateNormal
 from plot_attractors import runs
 from plot_attractors.gflownet import psis
 from plot_attractors.runs import registry
-
-from ..small import untrained
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -95,12 +92,6 @@ def test_attractors_of_networks(
     monkeypatch.chdir(tmp_path)
     executed("attractors.md", capsys)
     assert (tmp_path / "flip-flop.png").exists()
-
-
-def test_an_analysis_in_the_short_form(tmp_path: Path) -> None:
-    run = untrained()
-    executed("analyses.md")["analyze"](SimpleNamespace(model=run.model, data=run.data), tmp_path)
-    assert re.fullmatch(r"[123]\.\d\d tokens\n", (tmp_path / "length.txt").read_text())
 
 
 def test_a_language_of_thought_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
