@@ -85,11 +85,6 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
         self.devtools("Emulation.setDeviceMetricsOverride", **size)
 
-    def scheme(self, name: str) -> None:
-        """Prefer a colour scheme, light or dark."""
-        feature = {"name": "prefers-color-scheme", "value": name}
-        self.devtools("Emulation.setEmulatedMedia", features=[feature])
-
     def devtools(self, command: str, **parameters: Any) -> Any:
         return self.call("goog/cdp/execute", cmd=command, params=parameters)
 

@@ -269,18 +269,15 @@ def paper(
     out: Annotated[
         Path, Option(callback=expanded, help="Directory of the runs, tables and the page.")
     ] = Path("paper"),
-    preset: Annotated[str, Option(help="full, demo or smoke.")] = "full",
+    preset: Annotated[str, Option(help="full or smoke.")] = "full",
     seeds: Annotated[
-        str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of demo and smoke.")
+        str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of smoke.")
     ] = None,
     jobs: Annotated[int, Option(min=1, help="Processes at once.")] = 1,
     only: Annotated[
         list[str] | None,
-        Option(metavar="WORD", help="A data set, a model, fit, analyze or page; can be repeated."),
+        Option(metavar="WORD", help="A data set or a model; can be repeated."),
     ] = None,
-    show_map: Annotated[
-        bool, Option("--map", help="Only show which figure of the paper is made by what.")
-    ] = False,
     debug: Debug = False,
 ) -> None:
     """Fit and analyse all models of the paper, and write one page with its figures and numbers.
@@ -288,12 +285,9 @@ def paper(
     Interrupted, the same command goes on.
     """
     with one_sentence(debug):
-        from plot_attractors.paper import make_paper, results
+        from plot_attractors.paper import make_paper
         from plot_attractors.runs.seeds import seeds as seeds_of
 
-        if show_map:
-            console.print(results.to_markdown(), markup=False, end="")
-            return
         chosen = None if seeds is None else seeds_of(seeds)
         try:
             with SweepView() as view:

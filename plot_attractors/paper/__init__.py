@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from plot_attractors.paper import plan as plan_
-from plot_attractors.paper.fits import PRESETS
 from plot_attractors.paper.page import write_page
-from plot_attractors.runs import registry
+from plot_attractors.paper.plan import planned
 from plot_attractors.runs.jobs import Status, run_here, status
 
 __all__ = ["Made", "make_paper"]
@@ -35,37 +33,28 @@ def make_paper(
 ) -> Made:
     """Fit and analyse what is not there yet, and write the page of what there is.
 
-    ``out`` holds ``runs/<data>-<model>-<seed>/``, ``tables/``, ``figures/`` and ``index.html``.
-    What is finished is left alone and a half-done fit goes on, so that the same call continues
-    after an interruption. A run that fails is told, and the others go on.
+    ``out`` holds ``runs/<data>-<model>-<seed>/``, ``numbers.csv`` and ``index.html``. What is
+    finished is left alone and a half-done fit goes on, so that the same call continues after an
+    interruption. A run that fails is told, and the others go on.
 
     Args:
-        preset: of all programs, and of `PRESETS`, which has the sample sizes of analyses.
+        preset: of all programs, and of `plan.PRESETS`, which has the sample sizes of analyses.
         seeds: by default those of the preset.
         jobs: processes at once.
-        only: words of `plan.choose`; the page is of the runs that they choose, where these name
-            data sets or models.
+        only: data sets and models; by default all.
         show: called all the time with a function that tells how far the runs are, and at last with
             `last`.
 
     Raises:
-        ValueError: an unknown preset or word, or a directory that holds runs of another preset.
+        ValueError: as of `plan.planned`.
         KeyboardInterrupt: after SIGINT or SIGTERM.
     """
-    if preset not in PRESETS:
-        hint = registry.suggestion(preset, PRESETS)
-        raise ValueError(f"there is no preset {preset!r}: {hint}these are {', '.join(PRESETS)}")
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: choose another directory (--out)")
-    begun, choice = time.monotonic(), plan_.choose(only)
-    runs = plan_.plan(out, preset, seeds or PRESETS[preset].seeds, choice)
-    work = plan_.work(runs, preset, choice.kinds)
+    begun = time.monotonic()
+    runs = planned(out, preset, seeds, only)
     out.mkdir(parents=True, exist_ok=True)
-    failed = []
-    if work:
-        now = partial(status, work)
-        run_here(work, jobs, partial(show, now))
+    now = partial(status, [one.run for one in status(runs) if one.state != "done"])
+    if states := now():
+        run_here([one.run for one in states], jobs, partial(show, now))
         show(now, last=True)
-        failed = [one for one in now() if one.state != "done"]
-    sentences = [f"{one.run.name}: {one.reason}" for one in failed]
-    return Made(write_page(out, runs, preset, sentences), failed, time.monotonic() - begun)
+    failed = [one for one in now() if one.state != "done"]
+    return Made(write_page(out, runs, preset), failed, time.monotonic() - begun)

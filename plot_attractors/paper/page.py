@@ -1,34 +1,48 @@
-"""The page: the paper's figures and numbers in its order, ours beside them."""
+"""The page of the paper: its figures and numbers in its order, ours beside them."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import pandas as pd
 
-from plot_attractors.measures.registry import Paper
-from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
-from plot_attractors.paper.plan import PlannedRun, finished
-from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Plot, Result, of_paper
-from plot_attractors.paper.tables import Cell, collect, runs_table, write
-from plot_attractors.report import pictures, reproduce
-from plot_attractors.report.page import Entry, contents, document, warnings
-from plot_attractors.report.page import write as write_document
-from plot_attractors.report.pictures import Detail
-from plot_attractors.report.sections import anchor, captioned, image
-from plot_attractors.report.tables import by_variant, fixed, html_table
+from plot_attractors.measures.registry import PAPER_DATA
+from plot_attractors.paper.plan import MODELS
+from plot_attractors.paper.results import ATTRACTORS, DECODABILITY, NUMBERS, RESULTS, Number, Plot
+from plot_attractors.report import builder, pictures, reproduce
+from plot_attractors.report.builder import (
+    Block,
+    Code,
+    Figure,
+    Image,
+    Page,
+    Part,
+    Section,
+    Table,
+    Text,
+)
+from plot_attractors.report.tables import fixed, text
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import about, condition
-from plot_attractors.runs.jobs import inapplicable, lacking
+from plot_attractors.runs.jobs import Status, inapplicable, lacking, status
+from plot_attractors.runs.numbers import minutes, numbers
+from plot_attractors.runs.sweep import Training
 
-__all__ = ["FIGURES", "write_page"]
+__all__ = ["Cell", "write_page"]
 
+INTRODUCTION = (
+    "Figures and numbers of “Discrete, compositional, and symbolic representations through "
+    "attractor dynamics” in the paper's order, and what this library finds in their place. Numbers "
+    "are medians over seeds, with the least and the greatest, and all are in numbers.csv; figures "
+    "are those of the first seed."
+)
 NAMES = {"hbv": "Hierarchical binary vectors", "dsprites": "Coloured sprites"}
-FIGURES = "figures"
 SIDE_BY_SIDE = "side_by_side"
 SIDE_BY_SIDE_CAPTION = (
     "Ours, all models: features decoded from sentences that a model samples (orange) and from "
@@ -36,283 +50,183 @@ SIDE_BY_SIDE_CAPTION = (
     "go from the least to the greatest. Errors are of size, x and y, in units of their variance: 1 "
     "for a guess, lower is better. A missing bar is a number that is not there yet."
 )
-WIDTH = 62  # rem
-SHORT = {
-    "smoke": "The preset smoke takes seconds a fit: it shows that all parts work, on a smaller "
-    "tree and smaller images. No number of it means anything, beside the paper's or other ones.",
-    "demo": "The preset demo trains for minutes what the preset full trains for longer, and its "
-    "analyses draw fewer samples: numbers are rough.",
-}
+SMOKE = (
+    "The preset smoke takes seconds a fit: it shows that all parts work, on a smaller tree and "
+    "smaller images. No number of it means anything, beside the paper's or other ones."
+)
 
 
-def write_page(
-    out: Path, runs: Sequence[PlannedRun], preset: str, failures: Sequence[str] = ()
-) -> Path:
-    """Write ``index.html``, ``tables/`` and ``figures/`` of what there is; the path of the page."""
-    cells, problems = collect(runs)
-    table = runs_table(runs)
-    write(out / "tables", cells, table)
-    _draw_side_by_side(out / FIGURES, cells)
-    warned = [SHORT[preset]] if preset in SHORT else []
-    warned += [f"Failed: {failure}." for failure in failures] + problems + _missing(runs)
-    told = warnings(dict.fromkeys(warned, ()), 0)
-    top = [_intro(preset, runs), told, _contents(), _fitted(table), _overview(cells)]
-    foot = [_not_reproduced(), _reproduce(out, runs, preset)]
+class Cell(NamedTuple):
+    """A number of a model, of each seed that has it."""
 
-    def page(detail: Detail) -> str:
-        body = [*top, *_sections(out, runs, cells, detail), *foot]
-        return document("The paper, measured here", body, WIDTH)
+    number: Number
+    model: str
+    values: Mapping[int, float]
 
-    return write_document(out / "index.html", page)
+    @property
+    def summary(self) -> tuple[float, float, float]:
+        """Median, least and greatest."""
+        known = list(self.values.values()) or [math.nan]
+        return median(known), min(known), max(known)
 
 
-# What stands above the results.
+def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
+    """Write ``index.html``, ``numbers.csv`` and the figure of all models of what there is; the path
+    of the page.
+    """
+    states = status(runs)
+    cells, problems = _collect([one.run for one in states if _trained(one)])
+    rows = [
+        {
+            "data": c.number.data, "number": c.number.metric.name, "title": c.number.metric.heading,
+            "model": c.model, "paper": c.number.paper.get(c.model), "seed": seed, "value": value,
+        }
+        for c in cells for seed, value in c.values.items()
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv(out / "numbers.csv", index=False)
+    warned = [SMOKE] * (preset == "smoke") + _missing(states) + problems
+    sections = [
+        Section("What was fitted", [Text(INTRODUCTION), _fitted(states)]),
+        Section("Numbers", [block for data in PAPER_DATA for block in _numbers(data, cells)]),
+    ]
+    for title in dict.fromkeys(result.section for result in RESULTS):
+        parts = []
+        for result in RESULTS:
+            if result.section == title:
+                blocks: list[Block] = [Text(f"The paper: {result.says}")]
+                if result.title == DECODABILITY:
+                    blocks += _side_by_side(out, cells)
+                blocks += [_figure(runs, plot) for plot in result.shown]
+                parts.append(Part(builder.anchor(result.title), result.title, blocks))
+        sections.append(Section(title, parts=parts))
+    sections.append(Section("How to make this page", _reproduce(out, runs, preset)))
+    page = Page("The paper, measured here", [(told, "") for told in warned], [], sections)
+    return builder.write(page, out / "index.html")
 
 
-def _intro(preset: str, runs: Sequence[PlannedRun]) -> str:
-    distinct = list(dict.fromkeys(run.seed for run in runs))
-    seeds = ("seed " if len(distinct) == 1 else "seeds ") + ", ".join(map(str, distinct))
-    return (
-        "<p>Figures and numbers of <cite>Discrete, compositional, and symbolic representations "
-        "through attractor dynamics</cite> in the paper's order, and what this library finds in "
-        f"their place. Preset {escape(preset)}, {escape(seeds)}. Numbers are medians over "
-        "seeds, with the least and the greatest; figures are those of the first seed. All numbers "
-        "are in the folder tables beside this page.</p>"
-    )
+def _trained(one: Status) -> bool:
+    return one.updates is not None and one.updates == one.total
 
 
-def _missing(runs: Sequence[PlannedRun]) -> list[str]:
-    """Sentences on what of the runs is not there, and why not."""
-    unfitted = [run for run in runs if not finished(run.path)]
-    names = ", ".join(run.name for run in unfitted)
-    sentences = [f"Not fitted yet, or not to the end: {names}."] if names else []
-    for run in runs:
-        if run in unfitted:
+def _collect(runs: Sequence[Training]) -> tuple[list[Cell], list[str]]:
+    """The cells of all numbers, and a sentence on every table that cannot be read."""
+    found: dict[tuple[str, str, str], dict[int, float]] = {}
+    problems = []
+    for training in runs:
+        data, model = training.data, _model(training)
+        metrics = {n.metric.name: n.metric for n in NUMBERS if n.data == data and model in n.models}
+        try:
+            values = numbers(Run(training.path), metrics)
+        except ValueError as error:
+            problems.append(f"{error}.")
             continue
+        for name, value in values.items():
+            if not math.isnan(value):
+                found.setdefault((str(data), name, model), {})[training.seed] = value
+    return [
+        Cell(number, model, found.get((number.data, number.metric.name, model), {}))
+        for number in NUMBERS
+        for model in number.models
+    ], problems
+
+
+def _model(run: Training) -> str:
+    return run.name.split("-")[1]
+
+
+def _missing(states: Sequence[Status]) -> list[str]:
+    """Sentences on what of the runs is not there, and why not."""
+    sentences = [f"Failed: {one.run.name}: {one.reason}." for one in states if one.reason]
+    unfitted = ", ".join(one.run.name for one in states if not _trained(one))
+    sentences += [f"Not fitted yet, or not to the end: {unfitted}."] if unfitted else []
+    for run in (one.run for one in states if _trained(one)):
         for name in inapplicable(run.path):
             sentences.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
-        if lacked := lacking(run.path, run.analyses):
+        if lacked := lacking(run.path, run.analyses or ()):
             sentences.append(f"{run.name} lacks {', '.join(lacked)}.")
     return sentences
 
 
-def _contents() -> str:
-    entries: list[Entry] = [
-        ("fitted", "What was fitted", []), ("numbers", "The paper's numbers beside ours", []),
-    ]  # fmt: skip
-    for section in dict.fromkeys(result.section for result in RESULTS):
-        own = [(r.key, f"{r.place}: {r.title}") for r in RESULTS if r.section == section]
-        entries.append((anchor(section), section, own))
-    entries += [
-        ("not-reproduced", "What is not reproduced", []),
-        ("reproduce", "How to make this page", []),
-    ]
-    return contents(entries)
-
-
-def _fitted(table: pd.DataFrame) -> str:
+def _fitted(states: Sequence[Status]) -> Table:
     """The models, and on either data set by whom they were fitted, how often, and how long."""
     rows = []
     for name, model in MODELS.items():
-        cells = [f"{escape(model.title)}<small>{escape(model.note)}</small>"]
-        for data in DATA:
-            chosen = table[(table["data"] == data) & (table["model"] == name)]
-            done = chosen[chosen["finished"]]
-            if done.empty:
-                cells.append("–")
-                continue
-            minutes = fixed(float(done["minutes"].median()), ".1f")
-            many = f"{minutes} minutes"
-            if len(chosen) > 1:
-                many = f"{len(done)} of {len(chosen)} seeds, {minutes} minutes (median)"
-            program = f"{done['program'].iloc[0]}, by {done['inference'].iloc[0]}"
-            cells.append(f"{escape(program)}<small>{many}</small>")
-        if cells[1:] != ["–"] * len(DATA):
-            rows.append("".join(f'<td class="metric">{cell}</td>' for cell in cells))
-    head = [f'<th class="metric">{name}</th>' for name in ("", *(NAMES[data] for data in DATA))]
-    return (
-        f'<section id="fitted">\n<h2>What was fitted</h2>\n{html_table(head, rows, tall=True)}\n'
-        "</section>"
-    )
+        cells: list[str | tuple[str, ...]] = [(model.title, model.note)]
+        for data in PAPER_DATA:
+            own = [one for one in states if (one.run.data, _model(one.run)) == (data, name)]
+            done = [Run(one.run.path) for one in own if _trained(one)]
+            cells.append("–")
+            if done:
+                took = fixed(median(map(minutes, done)), ".1f")
+                many = f"{len(done)} of {len(own)} seeds, {took} minutes (median)"
+                cells[-1] = f"{done[0].program_name}, by {done[0].inference_name}", many
+        rows.append(cells)
+    return Table(rows, ["", *NAMES.values()])
 
 
-def _overview(cells: Sequence[Cell]) -> str:
-    """The numbers of which the paper gives a value."""
-    known = [cell for cell in cells if isinstance(cell.paper, Paper)]
-    return (
-        '<section id="numbers">\n<h2>The paper’s numbers beside ours</h2>\n'
-        "<p>Every number that the paper's text gives. What it only shows in a picture stands in "
-        f"words below.</p>\n{_by_data(known)}\n</section>"
-    )
+def _numbers(data: str, cells: Sequence[Cell]) -> list[Block]:
+    """The numbers of a data set, with a column for each model."""
+    rows: list[list[str | tuple[str, ...]]] = []
+    for number in NUMBERS:
+        if number.data == data:
+            own = {cell.model: cell for cell in cells if cell.number is number}
+            shown = [_cell(own[model]) if model in own else "" for model in MODELS]
+            rows.append([number.metric.heading, *shown])
+    return [Text(NAMES[data]), Table(rows, ["", *(model.title for model in MODELS.values())])]
 
 
-# Results.
+def _cell(cell: Cell) -> tuple[str, ...]:
+    """Our median, what it is over, and the paper's value."""
+    form, paper = cell.number.metric.format, cell.number.paper.get(cell.model)
+    middle, least, greatest = (fixed(value, form) for value in cell.summary)
+    spread = f"{least} to {greatest}, {len(cell.values)} seeds" if len(cell.values) > 1 else ""
+    said = "" if paper is None else f"paper: {paper}".replace("−inf", "−∞")
+    return middle, spread, said
 
 
-def _sections(
-    out: Path, runs: Sequence[PlannedRun], cells: Sequence[Cell], detail: Detail
-) -> list[str]:
-    parts = []
-    for section in dict.fromkeys(result.section for result in RESULTS):
-        parts.append(f'<section id="{anchor(section)}">\n<h2>{escape(section)}</h2>')
-        own = [result for result in RESULTS if result.section == section]
-        parts += [_result(out, runs, result, cells, detail) for result in own]
-        parts.append("</section>")
-    return parts
-
-
-def _result(
-    out: Path, runs: Sequence[PlannedRun], result: Result, cells: Sequence[Cell], detail: Detail
-) -> str:
-    own = [cell for cell in cells if cell.result is result]
-    says = result.says
-    if result.place != OURS:
-        section = result.section.removeprefix("Results: ")
-        says = f"In the paper: {section}, {_small(result.place)}. It says: {says}"
-    parts = [
-        f'<article id="{result.key}">\n<h3>{escape(f"{result.place}: {result.title}")}</h3>',
-        f'<p class="soft">{escape(says)}</p>',
-        f"<p>How to read it: {escape(result.reading)}</p>",
-    ]
-    if own:
-        parts.append(_by_data(own))
-    if result.side_by_side and (out / FIGURES / f"{SIDE_BY_SIDE}.png").is_file():
-        drawn = image(out / FIGURES, SIDE_BY_SIDE, detail)
-        parts.append(captioned(drawn, SIDE_BY_SIDE_CAPTION))
-    parts += [_figure(runs, shown, detail) for shown in result.shown]
-    return "\n".join([*parts, "</article>"])
-
-
-def _figure(runs: Sequence[PlannedRun], shown: Plot, detail: Detail) -> str:
+def _figure(runs: Sequence[Training], plot: Plot) -> Block:
     """A figure of the first seed that was asked for."""
-    own = (run for run in runs if (run.data, run.model) == (shown.data, ATTRACTORS))
-    first = next(own, None)
-    folder = None if first is None else first.path / "analyses" / shown.analysis
-    title = f"{NAMES[shown.data]}, attractor model"
-    if folder is None or not folder.is_dir() or shown.stem not in pictures.stems(folder):
-        return f'<p class="soft">{escape(title)}: there is no figure of {shown.analysis} yet.</p>'
-    assert first is not None
-    caption = escape(about(folder)[1].get(shown.stem, ""))
-    return (
-        f"<figure><h4>{escape(title)}, seed {first.seed}</h4>{image(folder, shown.stem, detail)}"
-        f"<details><summary>What the figure shows</summary><p>{caption}</p></details></figure>"
-    )
+    title = f"{NAMES[plot.data]}, attractor model"
+    own = (run.path for run in runs if (run.data, _model(run)) == (plot.data, ATTRACTORS))
+    for folder in (path / "analyses" / plot.analysis for path in itertools.islice(own, 1)):
+        if folder.is_dir() and plot.stem in pictures.stems(folder):
+            image = Image(title, plot.stem, pictures.data_uri(folder, plot.stem))
+            return Figure([image], about(folder)[1].get(plot.stem, ""))
+    return Text(f"{title}: there is no figure of {plot.analysis} yet.")
 
 
-def _small(place: str) -> str:
-    return "in the text" if place == "Text" else place
-
-
-def _by_data(cells: Sequence[Cell]) -> str:
-    """A table for each data set: a row for each number, with a column for each model if several."""
-    parts = []
-    for data in DATA:
-        own = [cell for cell in cells if cell.number.data == data]
-        if own:
-            parts.append(f"<h4>{NAMES[data]}</h4>{_table(own)}")
-    return "\n".join(parts)
-
-
-def _table(cells: Sequence[Cell]) -> str:
-    """Our medians over what they spread over, and the paper's value: below, or in its column."""
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    names = list(dict.fromkeys(cell.number.name for cell in cells))
-    by_place = {(cell.number.name, cell.model): cell for cell in cells}
-    spread = any(len(cell.known) > 1 for cell in cells)
-    heads = [escape(MODELS[model].title) for model in models]
-    if len(models) == 1:
-        heads = ["paper", "ours, median"]
-    rows = []
-    for name in names:
-        own = [by_place.get((name, model)) for model in models]
-        first = next(cell for cell in own if cell is not None)
-        if len(models) == 1:
-            value, _, below = _of_paper(first).partition(" [")
-            texts = [_stacked(value or "–", below and f"[{below}"), _stacked(*_ours(first, spread))]
-        else:
-            texts = [_stacked("–") if cell is None else _both(cell, spread) for cell in own]
-        heading = escape(first.number.metric.heading)
-        rows.append(f'<td class="metric">{heading}</td>{"".join(texts)}')
-    head = ['<th class="metric"></th>', *(f'<th class="wrap">{name}</th>' for name in heads)]
-    return html_table(head, rows, tall=True)
-
-
-def _both(cell: Cell, spread: bool) -> str:
-    paper = _of_paper(cell)
-    return _stacked(*_ours(cell, spread), paper and f"paper: {paper}")
-
-
-def _of_paper(cell: Cell) -> str:
-    return "" if cell.paper is None else of_paper(cell.paper)
-
-
-def _ours(cell: Cell, spread: bool) -> tuple[str, str]:
-    """The median, and where some number of the table has several seeds what it is of."""
-    form, n = cell.number.metric.format, len(cell.known)
-    below = "1 seed" if n == 1 and spread else ""
-    if n > 1:
-        below = f"{fixed(cell.least, form)} to {fixed(cell.greatest, form)}, {n} seeds"
-    return fixed(cell.median, form), below
-
-
-def _stacked(above: str, *below: str) -> str:
-    small = "".join(f"<small>{escape(text)}</small>" for text in below if text)
-    return f"<td>{escape(above)}{small}</td>"
-
-
-def _draw_side_by_side(folder: Path, cells: Iterable[Cell]) -> None:
+def _side_by_side(out: Path, cells: Sequence[Cell]) -> list[Block]:
     """The paper's figure of all models, from the cells of decoded and of composed features."""
     rows = []
     for cell in cells:
         name = cell.number.metric.name
         base = name.removesuffix("_held_out")
-        if base not in ("accuracy", "composed", "error", "composed_error"):
-            continue
-        rows.append(
-            {
-                "panel": "HBV" if cell.number.data == "hbv" else "dSprites",
-                "measure": "error" if base.endswith("error") else "accuracy",
-                "held_out": name != base,
-                "kind": "composed" if base.startswith("composed") else "sampled",
-                "model": MODELS[cell.model].title.replace("Bayesian language", "language"),
-                "median": cell.median,
-                "least": cell.least,
-                "greatest": cell.greatest,
-            }
-        )
-    table = pd.DataFrame(rows)
-    if all(math.isnan(value) for value in table["median"]):
-        return
+        if base in ("accuracy", "composed", "error", "composed_error"):
+            title = MODELS[cell.model].title.replace("Bayesian language", "language")
+            measure = "error" if base.endswith("error") else "accuracy"
+            panel = PAPER_DATA[cell.number.data], measure, name != base
+            rows.append((*panel, base.startswith("composed"), title, *cell.summary))
+    names = "data measure held_out composed model median least greatest"
+    table = pd.DataFrame(rows, columns=names.split())
+    if table["median"].isna().all():
+        return []
     from plot_attractors.analysis.style import save, style
     from plot_attractors.paper.figure import draw_side_by_side  # matplotlib is slow to import
 
-    folder.mkdir(parents=True, exist_ok=True)
     with style():
-        save(draw_side_by_side(table), folder / SIDE_BY_SIDE)
+        save(draw_side_by_side(table), out / SIDE_BY_SIDE)
+    return [Figure([Image("", SIDE_BY_SIDE, pictures.data_uri(out, SIDE_BY_SIDE))],
+                   SIDE_BY_SIDE_CAPTION)]  # fmt: skip
 
 
-# What stands below the results.
-
-
-def _not_reproduced() -> str:
-    items = "".join(
-        f"<li><strong>{escape(what)}</strong>: {escape(why)}</li>"
-        for what, why in NOT_REPRODUCED.items()
-    )
-    title = "<h2>What is not reproduced</h2>"
-    return f'<section id="not-reproduced">\n{title}\n<ul>{items}</ul>\n</section>'
-
-
-def _reproduce(out: Path, runs: Sequence[PlannedRun], preset: str) -> str:
+def _reproduce(out: Path, runs: Sequence[Training], preset: str) -> list[Block]:
     seeds = ",".join(map(str, dict.fromkeys(run.seed for run in runs)))
     command = ["plot-attractors", "paper", "--out", out.name, "--preset", preset, "--seeds", seeds]
-    fitted = next((Run(run.path) for run in runs if finished(run.path)), None)
-    facts = {} if fitted is None else reproduce.machine(fitted)
-    rows = [(key, [value]) for key, value in facts.items() if key not in ("started", "ended")]
-    return (
-        '<section id="reproduce">\n<h2>How to make this page</h2>\n'
-        f"<pre><code>{escape(shlex.join(command))}</code></pre>\n"
-        '<p class="soft">The same command goes on where it was interrupted. On the CPU, the same '
-        "versions and the same number of threads give the same runs.</p>\n"
-        f"{by_variant([], rows)}\n</section>"
-    )
+    fitted = [run.path for run in runs if (run.path / "config.toml").is_file()]
+    facts = reproduce.machine(Run(fitted[0])) if fitted else {}
+    return [
+        Code(shlex.join(command)),
+        Text("The same command goes on where it was interrupted. On the CPU, the same versions and "
+             "the same number of threads give the same runs."),
+        Table([[key, text(value)] for key, value in facts.items()], title="Versions and machine"),
+    ]  # fmt: skip

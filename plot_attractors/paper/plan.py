@@ -1,117 +1,116 @@
-"""What has to be done for the paper: the runs of a choice, and what is left to do of them."""
+"""What is fitted for the paper: the models of its comparisons as a sweep, and how small."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS
-from plot_attractors.paper.results import analyses_of
+from plot_attractors.measures.registry import PAPER_DATA
+from plot_attractors.paper.results import ALL, ATTRACTORS, EC, THOUGHT, VQVAE, analyses_of
 from plot_attractors.runs import registry, store
-from plot_attractors.runs.jobs import lacking
 from plot_attractors.runs.sweep import Training
 
-__all__ = ["KINDS", "Selection", "PlannedRun", "choose", "finished", "plan", "work"]
-
-Kind = Literal["fit", "analyze"]
-KINDS: tuple[Kind, ...] = ("fit", "analyze")
-PAGE = "page"  # beside KINDS: neither of them
+__all__ = ["MODELS", "PRESETS", "Model", "Preset", "planned"]
 
 
-class Selection(NamedTuple):
-    """The data sets and models of the runs, and what is done with them."""
+class Model(NamedTuple):
+    """A model of the comparisons: its program, with its own default inference."""
 
-    data: tuple[str, ...] = DATA
-    models: tuple[str, ...] = tuple(MODELS)
-    kinds: tuple[Kind, ...] = KINDS
+    title: str
+    program: str
+    note: str
 
 
-def choose(words: Sequence[str]) -> Selection:
-    """The choice that words name: data sets, models, and fit, analyze or page. Words of one sort
-    are alternatives, those of different sorts hold together; a sort that none names is whole.
+CEILING, FLOOR = ALL[-2:]
+MODELS: dict[str, Model] = {
+    ATTRACTORS: Model(
+        "attractor model", "attractor",
+        "ours, with the inference that is its default on these data, not the paper's detailed "
+        "balance (docs/results/to-the-letter.md)",
+    ),
+    VQVAE: Model("VQ-VAE", "vqvae", "as the paper's text describes it"),
+    EC: Model(
+        "emergent communication", "emergent_communication", "Gumbel-Softmax, 49 distractors"
+    ),
+    THOUGHT: Model(
+        "Bayesian language of thought", "grammar",
+        "not in the paper's comparisons: a grammar whose primitives are given, with exact "
+        "inference; a colour is one word, which composition by its channels cannot build",
+    ),
+    CEILING: Model(
+        "fully compositional", "fully_compositional",
+        "hard-coded: a token for every value of a feature, of sprites R, G, B, shape, size, x, y",
+    ),
+    FLOOR: Model(
+        "not compositional", "not_compositional",
+        "hard-coded: a random sentence for every combination of features",
+    ),
+}  # fmt: skip
 
-    >>> choose(["hbv", "vqvae", "attractors"])[:2]
-    (('hbv',), ('attractors', 'vqvae'))
+
+class Preset(NamedTuple):
+    """What a preset sets beside the programs' own preset of this name: seeds, and sample sizes of
+    analyses.
     """
-    known = [*DATA, *MODELS, *KINDS, PAGE]
-    for word in words:
-        if word not in known:
-            raise ValueError(
-                f"there is nothing called {word!r} to choose: {registry.suggestion(word, known)}"
-                f"--only takes {', '.join(known[:-1])} or {PAGE}"
-            )
-    kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in words)
-    return Selection(
-        tuple(data for data in DATA if data in words) or DATA,
-        tuple(model for model in MODELS if model in words) or tuple(MODELS),
-        kinds or (() if PAGE in words else KINDS),
-    )
+
+    seeds: tuple[int, ...]
+    sizes: Mapping[str, Mapping[str, Any]] = {}
 
 
-class PlannedRun(NamedTuple):
-    """A model on a data set with a seed, and the directory of its run."""
+_FEW = {"decoder_updates": 40, "decoder_inputs": 512}
+_SMOKE: dict[str, dict[str, Any]] = {
+    "trajectories": {
+        "classes": 4, "exemplars": 3, "draws": 10, "viewed": 8, "viewed_held_out": 4,
+    },
+    "data": {"exemplars": 500},
+    "perturbation": {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
+    "neighbours": _FEW | {"trajectories": 200},
+    "decodability": _FEW | {"inputs": 100},
+    "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
+    "language_measures": {
+        "inputs": 100, "resamples": 5, "permutations": 5, "code_permutations": 1,
+        "max_pairs": 2000,
+    },
+    "diversity": _FEW | {"inputs": 8, "draws": 32},
+    "information_loss": {"inputs": 200, "lines": 10, "line_draws": 16},
+    "compare_language_of_thought": _FEW | {"inputs": 40, "draws": 8},
+}  # fmt: skip
+PRESETS = {"smoke": Preset((0,), _SMOKE), "full": Preset((0, 1, 2, 3, 4))}
 
-    data: str
-    model: str
-    seed: int
-    path: Path
 
-    @property
-    def name(self) -> str:
-        return self.path.name
+def planned(
+    out: Path, preset: str, seeds: Sequence[int] | None = None, only: Sequence[str] = ()
+) -> list[Training]:
+    """The runs ``out/runs/<data>-<model>-<seed>``, seed by seed, with the analyses of the page.
 
-    @property
-    def analyses(self) -> list[str]:
-        return analyses_of(self.data, self.model)
-
-
-def plan(out: Path, preset: str, seeds: Sequence[int], choice: Selection) -> list[PlannedRun]:
-    """The runs of a choice, seed by seed; ValueError where a directory holds a run of another
-    preset or other settings.
+    `only` names data sets and models, of either all by default. Raises ValueError for an unknown
+    preset or word, or where a directory holds a run with other settings.
     """
+    if preset not in PRESETS:
+        hint = registry.suggestion(preset, PRESETS)
+        raise ValueError(f"there is no preset {preset!r}: {hint}these are {', '.join(PRESETS)}")
+    for word in only:
+        if word not in (known := [*PAPER_DATA, *MODELS]):
+            hint = registry.suggestion(word, known)
+            raise ValueError(f"there is nothing called {word!r} to choose: {hint}"
+                             f"--only takes {', '.join(known)}")  # fmt: skip
     runs = [
-        PlannedRun(data, model, seed, out / "runs" / f"{data}-{model}-{seed}")
-        for seed in seeds
-        for data in choice.data
-        for model in choice.models
+        _training(out / "runs" / f"{data}-{model}-{seed}", data, model, preset, seed)
+        for seed in seeds or PRESETS[preset].seeds
+        for data in [data for data in PAPER_DATA if data in only] or PAPER_DATA
+        for model in [model for model in MODELS if model in only] or MODELS
     ]
     for run in runs:
-        if not (run.path / "config.toml").is_file():
-            continue
-        there = store.read_config(run.path)["run"]["preset"]
-        if there != preset:
-            raise ValueError(
-                f"{run.path} holds a run of the preset {there}: give --preset {there}, or choose "
-                "another directory (--out)"
-            )
-        if "fit" in choice.kinds:  # a page may be made of what an earlier version has fitted
-            store.require_same(run.path, _training(run, preset).plan().config)
+        if (run.path / "config.toml").is_file():
+            store.require_same(run.path, run.plan().config)
     return runs
 
 
-def _training(run: PlannedRun, preset: str, **more: Any) -> Training:
-    name = MODELS[run.model].programs[run.data]
-    return Training(run.path, name, None, preset, run.seed, {}, data=run.data, **more)
-
-
-def finished(path: Path) -> bool:
-    """Whether a directory holds a run whose training has ended."""
-    done = store.progress(path)
-    return done is not None and done[0] >= done[1]
-
-
-def work(runs: Sequence[PlannedRun], preset: str, kinds: Sequence[Kind]) -> list[Training]:
-    """What is left to do of the runs; nothing is analysed that is not fitted."""
-    trainings = []
-    for run in runs:
-        done, analyses = finished(run.path), None
-        if "analyze" in kinds:
-            sizes = PRESETS[preset].sizes
-            analyses = {name: sizes.get(name, {}) for name in run.analyses}
-        left = lacking(run.path, analyses or ())
-        if (done and not left) or (not done and "fit" not in kinds):
-            continue
-        draw = run.model == ATTRACTORS  # the page shows no figures of others
-        trainings.append(_training(run, preset, analyses=analyses, draw=draw))
-    return trainings
+def _training(path: Path, data: str, model: str, preset: str, seed: int) -> Training:
+    sizes = PRESETS[preset].sizes
+    analyses = {name: sizes.get(name, {}) for name in analyses_of(data, model)}
+    draw = model == ATTRACTORS  # the page shows no figures of others
+    return Training(
+        path, MODELS[model].program, None, preset, seed, {}, data=data, analyses=analyses, draw=draw
+    )

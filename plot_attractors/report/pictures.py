@@ -1,35 +1,16 @@
-"""Figures of analyses as parts of a page: of each the smallest file that stays legible."""
+"""Figures of analyses as parts of a page: the smaller of both files that stays legible."""
 
 from __future__ import annotations
 
 import base64
 import io
 from pathlib import Path
-from typing import NamedTuple
 
-__all__ = ["DETAILS", "OTHER_SEEDS", "Detail", "data_uri", "stems"]
+__all__ = ["data_uri", "stems"]
 
-
-class Detail(NamedTuple):
-    """How finely figures are kept: the largest SVG that is taken as it is, else pixels."""
-
-    svg: int  # bytes
-    width: int  # pixels
-    quality: int  # of WebP, 0 to 100
-
-    def coarser(self, other: Detail) -> Detail:
-        """The coarser of both in every respect."""
-        return Detail(*map(min, self, other))
-
-
-# From the finest on: a page takes the first with which it is small enough.
-DETAILS = (
-    Detail(200_000, 1800, 85),
-    Detail(60_000, 1400, 75),
-    Detail(0, 1000, 60),
-    Detail(0, 700, 40),
-)
-OTHER_SEEDS = Detail(0, 1100, 70)  # of the figures that are folded away
+LARGEST_SVG = 100_000  # bytes of a vector graphic that is taken as it is, else pixels
+WIDTH, QUALITY = 1600, 80  # pixels, and of WebP, 0 to 100
+BROKEN = OSError, ValueError, SyntaxError  # what Pillow makes of a broken picture
 
 
 def stems(folder: Path) -> set[str]:
@@ -37,25 +18,29 @@ def stems(folder: Path) -> set[str]:
     return {path.stem for path in folder.iterdir() if path.suffix in (".svg", ".png")}
 
 
-def data_uri(folder: Path, stem: str, detail: Detail) -> str:
-    """A figure as the address of an <img>: a small SVG, or the PNG as WebP."""
+def data_uri(folder: Path, stem: str) -> str:
+    """A figure as the address of an <img>: a small SVG, or the PNG as WebP; empty where it cannot
+    be read.
+    """
     svg, png = (folder / f"{stem}{suffix}" for suffix in (".svg", ".png"))
-    size = svg.stat().st_size if svg.is_file() else None
-    if size is not None and (size <= detail.svg or not png.is_file()):
+    if svg.is_file() and (svg.stat().st_size <= LARGEST_SVG or not png.is_file()):
         return _uri("image/svg+xml", svg.read_bytes())
-    return _uri("image/webp", _webp(png, detail))
+    try:
+        return _uri("image/webp", _webp(png))
+    except BROKEN:
+        return ""
 
 
-def _webp(file: Path, detail: Detail) -> bytes:
+def _webp(file: Path) -> bytes:
     from PIL import Image
 
     with Image.open(file) as image:
         coloured = image.convert("RGBA")
     white = Image.new("RGBA", coloured.size, "white")
     flat = Image.alpha_composite(white, coloured).convert("RGB")
-    flat.thumbnail((detail.width, flat.height), Image.Resampling.BICUBIC)
+    flat.thumbnail((WIDTH, flat.height), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
-    flat.save(buffer, "WEBP", quality=detail.quality, method=2)
+    flat.save(buffer, "WEBP", quality=QUALITY, method=2)
     return buffer.getvalue()
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors.runs import Run, default_path, pretrained, registry, store
-from plot_attractors.runs.run import ATTRACTOR, defaults_of, programs
-from plot_attractors.runs.settings import as_text, flatten, leaves, resolve, to_table
+from plot_attractors.runs.run import plan, programs
+from plot_attractors.runs.settings import as_text, default_of, flatten, leaves
 
 __all__ = ["commands", "machine", "shown_path"]
 
@@ -27,7 +27,7 @@ def shown_path(run: Run) -> str:
 
 
 def commands(run: Run) -> list[str]:
-    """The commands that train, analyse and report the run anew.
+    """The commands that train and analyse the run anew.
 
     Settings are those that its preset lacks; of a program that is gone, the command given then.
     """
@@ -39,8 +39,7 @@ def commands(run: Run) -> list[str]:
         fit = ["plot-attractors", "fit", *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))
-    rest = [["plot-attractors", "analyze", path], ["plot-attractors", "report", path]]
-    return [shlex.join(command) for command in (fit, *rest) if command]
+    return [shlex.join(command) for command in (fit, ["plot-attractors", "analyze", path])]
 
 
 def machine(run: Run) -> dict[str, Any]:
@@ -58,38 +57,29 @@ def machine(run: Run) -> dict[str, Any]:
 
 def _options(run: Run) -> list[str]:
     """What follows ``plot-attractors fit``."""
+    device = "cpu" if run.environment.get("device", "cpu") == "cpu" else "cuda"
+    given = {
+        "data": run.data_name, "inference": run.inference_name, "preset": run.preset,
+        "seed": run.seed, "log-every": run.config["run"].get("log_every", 100),
+        "threads": run.environment.get("threads"), "device": device,
+    }  # fmt: skip
+    options = [part for k, v in given.items() if v is not None for part in (f"--{k}", str(v))]
+    settings = (f"{name}={as_text(value)}" for name, value in _changed(run).items())
+    return [run.program_name, *options, *(part for one in settings for part in ("--set", one))]
+
+
+def _changed(run: Run) -> dict[str, Any]:
+    """The settings of a run that its preset does not give, by dotted names."""
     loaded = programs(run.program_name, run.inference_name, run.data_name)
-    of_data, of_inference = defaults_of(loaded.model)
-    values = flatten({part: run.config[part] for part in loaded.parts})
-    path = values.pop("data.path", "none")
-    options = [run.program_name, "--data", run.data_name]
-    if run.program_name == ATTRACTOR:  # by the short name
-        options = [run.data_name] + (["--data", str(path)] if path != "none" else [])
-    elif path != "none":
-        options += ["--set", f"path={path}"]
-    elif run.data_name == of_data:
-        options = [run.program_name]
-    options += ["--seed", str(run.seed)]
-    if run.inference_name != of_inference:
-        options += ["--inference", run.inference_name]
-    if run.preset != "full":
-        options += ["--preset", run.preset]
-    if (every := run.config["run"].get("log_every", 100)) != 100:
-        options += ["--log-every", str(every)]
-    if isinstance(threads := run.environment.get("threads"), int):
-        options += ["--threads", str(threads)]
-    if run.environment.get("device", "cpu") != "cpu":
-        options += ["--device", "cuda"]
     needed = {
-        f"{part}.{field.name}"
+        f"{part}.{name}": run.config[part][name]
         for part, config in loaded.configs.items()
-        for field in dataclasses.fields(config)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    } & {f"{part}.{name}" for part, config in loaded.configs.items() for name in leaves(config)}
-    given = {name.partition(".")[2]: values[name] for name in needed}
-    preset = resolve(loaded.configs, loaded.presets, run.preset, given)
-    before = flatten({part: to_table(config) for part, config in preset.items()})
-    for name, value in values.items():
-        if name in needed or before.get(name) != value:
-            options += ["--set", f"{name.partition('.')[2]}={as_text(value)}"]
-    return options
+        for name in leaves(config)
+        if default_of(config, name) is dataclasses.MISSING
+    }
+    given = {name.partition(".")[2]: value for name, value in needed.items()}
+    names = run.program_name, run.inference_name, run.preset, run.seed, None
+    preset = flatten(plan(*names, given, data=run.data_name).config)
+    values = flatten({part: run.config[part] for part in loaded.parts})
+    changed = {k: v for k, v in values.items() if k in needed or preset.get(k) != v}
+    return {name.partition(".")[2]: value for name, value in changed.items()}

@@ -27,26 +27,6 @@ function create(tag, properties = {}, ...children) {
   return node;
 }
 
-// Colours of figures, lighter or darker where they would be lost on the page.
-function luminance(rgb) {
-  const [r, g, b] = rgb.map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}
-
-const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-
-function legible(hex) {
-  const page = parse(style("--page"));
-  const toward = luminance(page) > 0.5 ? 0 : 255;
-  let rgb = parse(hex);
-  for (let k = 0; k < 12; k++) {
-    const [low, high] = [luminance(rgb), luminance(page)].sort((a, b) => a - b);
-    if ((high + 0.05) / (low + 0.05) >= (toward ? 3 : 1.5)) break;
-    rgb = rgb.map((v) => Math.round(v + 0.12 * (toward - v)));
-  }
-  return `rgb(${rgb.join(",")})`;
-}
-
 // The forward step of the model, which makes new trajectories in the page.
 
 const RUNS = 100; // trajectories of an input, or from a place
@@ -169,7 +149,6 @@ class View {
     this.k = this.end;
     this.chosen = -1;
     this.pinned = false;
-    this.lit = -1;
     this.live = data.live && new LiveModel(data.live);
     this.runs = null; // trajectories that were made here
     this.build();
@@ -279,7 +258,7 @@ class View {
 
   drawRuns(c) {
     const last = this.data.times[this.k];
-    c.strokeStyle = c.fillStyle = legible(style("--orange"));
+    c.strokeStyle = c.fillStyle = style("--orange");
     for (const { places } of this.runs.all) {
       c.globalAlpha = 0.25;
       c.beginPath();
@@ -361,7 +340,6 @@ class View {
   recolour() {
     const label = this.data.labels[Number(this.labels.value)];
     this.label = label;
-    this.lit = -1;
     const count = new Map();
     for (let i = this.group.start; i < this.group.end; i++) count.set(label.codes[i], (count.get(label.codes[i]) || 0) + 1);
     const spoken = [...count.keys()].filter((v) => !UNSPOKEN.has(label.values[v]));
@@ -369,39 +347,29 @@ class View {
     if (spoken.length > MOST_COLOURS) {
       named = [...spoken].sort((a, b) => count.get(b) - count.get(a) || a - b).slice(0, MOST_COLOURS - 1);
     }
-    this.own = label.colours?.length ? named.map((value) => label.colours[value]) : [];
+    const own = label.colours?.length ? named.map((value) => label.colours[value]) : [];
     this.rank = new Map(named.map((value, k) => [value, k]));
-    this.items = named.map((value, k) => ({ key: k, text: label.values[value], count: count.get(value) }));
+    const items = named.map((value, k) => ({ key: k, text: label.values[value], count: count.get(value) }));
     const others = [...count.keys()].filter((value) => !this.rank.has(value));
     if (others.length) {
       const total = others.reduce((sum, value) => sum + count.get(value), 0);
       const text = others.length === 1 ? label.values[others[0]] : `${others.length} other values`;
-      this.items.push({ key: MOST_COLOURS, text, count: total });
+      items.push({ key: MOST_COLOURS, text, count: total });
     }
-    this.paint();
+    this.colours = [...Array(MOST_COLOURS).keys()].map((k) => own[k] || style(`--class${k}`));
+    this.colours.push(style("--grey"));
+    this.legend.replaceChildren(...items.map(({ key, text, count }) => this.swatch(this.colours[key], `${text} (${count})`)));
+    const cross = create("b", { textContent: "+" });
+    cross.style.color = style("--crimson");
+    this.legend.append(create("span", { className: "key" }, cross, "embedding of a sentence in use"));
     this.draw();
     this.tell();
   }
 
-  paint() {
-    this.colours = [...Array(MOST_COLOURS).keys()].map((k) => legible(this.own[k] || style(`--class${k}`)));
-    this.colours.push(legible(style("--grey")));
-    this.legend.replaceChildren(...this.items.map((item) => {
-      const swatch = create("i");
-      swatch.style.background = this.colours[item.key];
-      const button = create("button", { type: "button" }, swatch, `${item.text} (${item.count})`);
-      button.setAttribute("aria-pressed", "false");
-      button.addEventListener("click", () => {
-        this.lit = this.lit === item.key ? -1 : item.key;
-        for (const other of this.legend.querySelectorAll("button")) other.setAttribute("aria-pressed", "false");
-        button.setAttribute("aria-pressed", String(this.lit === item.key));
-        this.draw();
-      });
-      return button;
-    }));
-    const cross = create("b", { textContent: "+" });
-    cross.style.color = legible(style("--crimson"));
-    this.legend.append(create("span", { className: "key" }, cross, "embedding of a sentence in use"));
+  swatch(colour, text) {
+    const box = create("i");
+    box.style.background = colour;
+    return create("span", { className: "key" }, box, text);
   }
 
   key(i) {
@@ -456,7 +424,7 @@ class View {
       canvas.width = Math.round(wide * scale);
       canvas.height = Math.round(tall * scale);
     }
-    [this.left, this.across, this.down] = [46, wide - 48, tall - 40];
+    [this.left, this.across, this.down] = [26, wide - 28, tall - 26];
     const c = canvas.getContext("2d");
     c.setTransform(scale, 0, 0, scale, 0, 0);
     c.fillStyle = style("--page");
@@ -468,7 +436,7 @@ class View {
     c.rect(this.left, 2, this.across, this.down);
     c.clip();
     c.globalAlpha = 0.7;
-    c.strokeStyle = legible(crimson);
+    c.strokeStyle = crimson;
     c.lineWidth = 1;
     c.beginPath();
     for (let s = 0; s < data.sentences.names.length; s++) {
@@ -483,18 +451,17 @@ class View {
 
     const order = [];
     for (let i = this.group.start; i < this.group.end; i++) order.push(i);
-    const dim = (i) => this.lit >= 0 && this.key(i) !== this.lit;
-    order.sort((a, b) => dim(b) - dim(a) || this.key(b) - this.key(a)); // grey and dimmed ones below
+    order.sort((a, b) => this.key(b) - this.key(a)); // grey ones below
     c.lineWidth = 1.2;
     for (const i of order) {
       c.strokeStyle = this.colours[this.key(i)];
-      c.globalAlpha = dim(i) ? 0.08 : 0.55;
+      c.globalAlpha = 0.55;
       c.beginPath();
       this.path(c, i, Math.max(0, this.k - TRAIL), this.k);
       c.stroke();
     }
     for (const i of order) {
-      c.globalAlpha = dim(i) ? 0.15 : 1;
+      c.globalAlpha = 1;
       c.fillStyle = this.colours[this.key(i)];
       c.strokeStyle = style("--page");
       c.beginPath();
@@ -502,7 +469,6 @@ class View {
       c.fill();
       c.stroke();
     }
-    c.globalAlpha = 1;
     if (this.runs) this.drawRuns(c);
     if (this.chosen >= 0) this.drawChosen(c, ink, soft);
     c.restore();
@@ -512,7 +478,6 @@ class View {
     c.fillStyle = soft;
     c.font = "12px system-ui, sans-serif";
     c.textAlign = "center";
-    this.drawTicks(c);
     const percent = data.shares.map((share) => `${Math.round(100 * share)} %`);
     c.fillText(`first component (${percent[0]} of the states' variance); each axis has its own scale`, this.left + this.across / 2, tall - 6);
     c.save();
@@ -521,24 +486,6 @@ class View {
     c.fillText(`second component (${percent[1]})`, 0, 0);
     c.restore();
     this.timeText();
-  }
-
-  // Three or so round numbers on each axis.
-  drawTicks(c) {
-    const [x0, x1, y0, y1] = this.bounds;
-    [[x0, x1], [y0, y1]].forEach((ends, axis) => {
-      const [least, most] = this.data.axes[axis];
-      const [low, high] = ends.map((raw) => least + (raw / 65535) * (most - least));
-      const step = [1, 2, 5, 10].map((k) => k * 10 ** Math.floor(Math.log10((high - low) / 4))).find((k) => (high - low) / k <= 4.5);
-      for (let k = Math.ceil(low / step); k * step <= high; k++) {
-        const part = (k * step - low) / (high - low);
-        const text = String(Number((k * step).toPrecision(3))).replace("-", "−");
-        c.textAlign = axis ? "right" : "center";
-        if (axis) c.fillText(text, this.left - 5, 2 + this.down * (1 - part) + 4);
-        else c.fillText(text, this.left + this.across * part, this.down + 17);
-      }
-    });
-    c.textAlign = "center";
   }
 
   drawChosen(c, ink, soft) {
@@ -561,7 +508,7 @@ class View {
     c.stroke();
     const s = this.read[this.k * this.n + i];
     const [px, py] = this.at(this.places[2 * s], this.places[2 * s + 1]);
-    c.fillStyle = legible(style("--crimson"));
+    c.fillStyle = style("--crimson");
     c.beginPath();
     c.arc(px, py, 3.2, 0, 7);
     c.fill();
@@ -669,16 +616,12 @@ class View {
     const keys = [["#ffffff", "1"], ["#000000", "0"], [style("--orange"), "1 where the input is 0"], [style("--blue"), "0 where it is 1"]];
     if (this.knownBits) keys.push([MISSING, "missing"]);
     const key = create("p", { className: "soft" });
-    for (const [colour, text] of keys) {
-      const box = create("i");
-      box.style.background = colour;
-      key.append(create("span", { className: "key" }, box, text));
-    }
+    key.append(...keys.map(([colour, text]) => this.swatch(colour, text)));
     return [grid, key];
   }
 }
 
-const views = [];
+const views = []; // which tests drive
 for (const root of document.querySelectorAll(".view")) {
   try {
     views.push(new View(root, JSON.parse(root.querySelector("script").textContent)));
@@ -686,36 +629,3 @@ for (const root of document.querySelectorAll(".view")) {
     root.replaceChildren(create("p", { className: "soft", textContent: `This view cannot be read: ${error.message}` }));
   }
 }
-
-function repaint() {
-  for (const view of views) {
-    view.paint();
-    view.draw();
-    view.tell();
-  }
-}
-
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-// On paper: light, with the short tables open.
-window.addEventListener("beforeprint", () => {
-  document.documentElement.dataset.print = "true";
-  for (const details of document.querySelectorAll("details:not(.long):not([open])")) {
-    details.open = true;
-    details.dataset.opened = "true";
-  }
-  repaint();
-});
-window.addEventListener("afterprint", () => {
-  delete document.documentElement.dataset.print;
-  for (const details of document.querySelectorAll("details[data-opened]")) details.open = false;
-  repaint();
-});
-
-// What is wider than its place says that it scrolls.
-function markScrolling() {
-  for (const part of document.querySelectorAll(".wide, .picture")) {
-    part.classList.toggle("scrolls", part.scrollWidth > part.clientWidth + 1);
-  }
-}
-addEventListener("load", markScrolling);
-addEventListener("resize", markScrolling);

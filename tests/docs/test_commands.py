@@ -19,7 +19,7 @@ from plot_attractors.analysis.ask import read_inputs
 from plot_attractors.cli import app
 from plot_attractors.cli.runs import _by_analysis
 from plot_attractors.data.table import SAMPLE
-from plot_attractors.paper.plan import choose
+from plot_attractors.paper.plan import planned
 from plot_attractors.runs import Run, pretrained, registry, run, settings
 from plot_attractors.runs.compare import TOPICS
 from plot_attractors.runs.effects import refuse_ignored
@@ -84,7 +84,7 @@ def attempt(words: list[str]) -> None:
         elif name == "settings":
             registry.kinds_of(given["program"])
         elif name == "paper":
-            choose(given["only"] or ())
+            planned(Path("paper"), given["preset"], only=given["only"] or ())
         elif name == "compare":
             assert given["topic"] in TOPICS, given["topic"]
         elif name == "ask" and str(given["run"]).startswith(pretrained.PREFIX):
