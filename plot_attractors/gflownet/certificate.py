@@ -18,7 +18,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.distributions import Bernoulli, Categorical, MaskedDistribution, OneHotCategorical
-from pyro.infer.autoguide import AutoGuide
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from scipy.stats import norm
@@ -141,18 +140,29 @@ def diagnose(
         if guide is None:
             guide = _fitted(model, fit, data, args, kwargs, seed)
         tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
-        rows, bounds = _of_these_data(model, guide, tree, args, kwargs, draws, seed)
-    ranks, other = None, dict[str, Row]()
-    unread = set[str]()
+        wide = partial(_run_wider, guide)
+        wider: Any = None
+        try:
+            wider = to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs)
+        except ValueError as reason:
+            wider = str(reason)
+        rows, bounds = _of_these_data(tree, wider)
+    ranks, other, unread = None, dict[str, Row](), set[str]()
     try:
-        if fit is None:
-            _require_amortised(guide)
-        given = None if fit else guide
-        ranks, other, bound, unread = _of_simulated_data(
-            model, given, args, kwargs, data, fit, simulations, draws // 10 - 1, seed
-        )
-        bounds |= bound
-    except ValueError as error:
+        with side_run():
+            torch.manual_seed(seed)
+            given, few = None if fit else guide, draws // 10 - 1
+            every = list(replicates(model, given, args, kwargs, data, fit, simulations, few))
+            unread = set() if fit else _unread(every)
+            if len(every) > 1 and unread >= every[0].truth.keys():
+                raise ValueError(
+                    "the guide draws the same whatever the data are: give fit=, which returns a "
+                    "guide for each simulated data set"
+                )
+            ranks = calibration(every, few, seed)
+            other, more = _of_simulated_data(every, ranks, few)
+            bounds |= more
+    except (TypeError, ValueError) as error:  # of guides that do not take what is observed, too
         other = {"simulated data": ("cannot tell", np.nan, np.nan, str(error))}
     checks = _judged(rows, other, unread)
     table = pd.DataFrame(bounds, index=["value", "error", "holds"]).T
@@ -162,41 +172,41 @@ def diagnose(
 Row = tuple[str, float, float, str]  # result or "" for that of its p-value, value, p-value, words
 
 
-def _of_these_data(
-    model: Program, guide: Program, tree: Any, args: Any, kwargs: Any, draws: int, seed: int
-) -> tuple[dict[str, Row], dict[str, Any]]:
+def _of_these_data(tree: Any, wider: Any) -> tuple[dict[str, Row], dict[str, Any]]:
+    """The checks and bounds by draws of the guide, and by those of a wider one, or why none are."""
     own = _evidence(tree)
     k, log_z, error = own["pareto_k"], own["log_z"], own["log_z_error"]
-    trusted = k <= MOST_K
-    known = trusted or np.isnan(k)  # few different weights have no tail, and are no reason to doubt
-    words = {
-        True: f"the weights have a tail of k̂ = {k:.2f}",
-        False: f"k̂ = {k:.2f}: the guide is too narrow, at the wrong place, or of the wrong shape",
-    }
-    if np.isnan(k):
-        words[False] = f"{own['distinct']:.0f} different weights have no tail to fit: read log Z"
-    result = "passes" if trusted else "cannot tell" if np.isnan(k) else "fails"
-    rows: dict[str, Row] = {"weights": (result, k, np.nan, words[trusted])}
-    try:
-        wide = partial(_run_wider, guide)
-        wider = _evidence(to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs))
-        rows["wider guide"] = _wider(own, wider)
-    except ValueError as reason:
-        rows["wider guide"] = ("cannot tell", np.nan, np.nan, str(reason))
+    if k <= MOST_K:
+        weights: Row = ("passes", k, np.nan, f"the weights have a tail of k̂ = {k:.2f}")
+    elif k > MOST_K:
+        words = f"k̂ = {k:.2f}: the guide is too narrow, at the wrong place, or of the wrong shape"
+        weights = ("fails", k, np.nan, words)
+    else:  # few different weights, which is no reason to doubt
+        words = f"{own['distinct']:.0f} different weights have no tail to fit: read log Z"
+        weights = ("cannot tell", k, np.nan, words)
+    known = weights[0] != "fails"
     log_weight = tree["sample_stats"]["log_weight"].values.astype(float).ravel()
     distance = 0.5 * np.abs(np.exp(log_weight - log_z) - 1)
     total = min(1.0, float(distance.mean()))  # above, where weights are smoothed
     result = "passes" if total <= MOST_DISTANCE else "fails" if known else "cannot tell"
     share = f"a share of {total:.2f} of the draws would have to be others"
-    rows["total variation"] = (result, total, np.nan, share)
+    rows: dict[str, Row] = {
+        "weights": weights,
+        "wider guide": (
+            ("cannot tell", np.nan, np.nan, wider)
+            if isinstance(wider, str)
+            else _wider(own, _evidence(wider))
+        ),
+        "total variation": (result, total, np.nan, share),
+    }
+    more = "" if known else "likely more"
+    spread = distance.std() / len(distance) ** 0.5
     bounds: dict[str, Any] = {
         "ELBO": (own["elbo"], own["elbo_error"], "below log Z"),
         "log Z": (log_z, error, "" if known else "cannot tell, k̂ > 0.7"),
-        "KL(q ‖ posterior)": (log_z - own["elbo"], error, "" if known else "likely more"),
-        "total variation": (
-            total, distance.std() / len(distance) ** 0.5, "" if known else "likely more",
-        ),
-    }  # fmt: skip
+        "KL(q ‖ posterior)": (log_z - own["elbo"], error, more),
+        "total variation": (total, spread, more),
+    }
     return rows, bounds
 
 
@@ -239,16 +249,18 @@ def _evidence(tree: Any) -> dict[str, float]:
 
 
 def _wider(own: dict[str, float], wider: dict[str, float]) -> Row:
+    """More log Z by the wider guide's draws than by its own, and its p-value."""
+    more = wider["log_z"] - own["log_z"]
     if wider["pareto_k"] > MOST_K:
         words = f"weights of the guide at temperature 2 have a k̂ of {wider['pareto_k']:.2f}"
-        return ("cannot tell", wider["log_z"] - own["log_z"], np.nan, words)
-    more = wider["log_z"] - own["log_z"]
+        return ("cannot tell", more, np.nan, words)
     error = float(np.hypot(own["log_z_error"], wider["log_z_error"]))
     rounding = 1e-4 + 1e-6 * abs(own["log_z"])  # of weights that are all alike
     p = float(norm.sf(more / max(error, rounding)))
-    lost = max(0.0, 1 - float(np.exp(-more)))
     words = f"it adds {more:.2f} ± {error:.2f} nats to log Z"
-    return ("", more, p, words + (f": {lost:.0%} of the posterior is missed" if p < ERROR else ""))
+    if p < ERROR:
+        words += f": {max(0.0, 1 - float(np.exp(-more))):.0%} of the posterior is missed"
+    return ("", more, p, words)
 
 
 def _fitted(model: Any, fit: Any, data: Any, args: Any, kwargs: Any, seed: int) -> Program:
@@ -261,42 +273,16 @@ def _fitted(model: Any, fit: Any, data: Any, args: Any, kwargs: Any, seed: int) 
     return guide
 
 
-def _require_amortised(guide: Program | None) -> None:
-    if isinstance(guide, AutoGuide):
-        raise ValueError(
-            "an automatic guide holds the posterior of one data set: give fit=, which returns a "
-            "guide for each simulated one"
-        )
-
-
 def _of_simulated_data(
-    model: Program,
-    guide: Program | None,
-    args: Any,
-    kwargs: Any,
-    data: Any,
-    fit: Any,
-    simulations: int,
-    draws: int,
-    seed: int,
-) -> tuple[xr.Dataset, dict[str, Row], dict[str, Any], set[str]]:
-    with side_run():
-        torch.manual_seed(seed)
-        every = list(replicates(model, guide, args, kwargs, data, fit, simulations, draws))
-        unread = set() if guide is None else _unread(every)
-        if guide is not None and len(every) > 1 and unread >= every[0].truth.keys():
-            raise ValueError(
-                "the guide draws the same whatever the data are: give fit=, which returns a guide "
-                "for each simulated data set"
-            )
-        ranks = calibration(every, draws, seed)
-        log_p = torch.stack([one.log_p for one in every])
-        likelier = randomised_rank(log_p[:, 0], log_p[:, 1:].T)
-        z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
-        distances = _distances(z)
-        distance = randomised_rank(distances[:, 0], distances[:, 1:].T)
-        x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
-        statistic, p_moments = _moments(z.double(), x.double())
+    every: list[Replicate], ranks: xr.Dataset, draws: int
+) -> tuple[dict[str, Row], dict[str, Any]]:
+    log_p = torch.stack([one.log_p for one in every])
+    likelier = randomised_rank(log_p[:, 0], log_p[:, 1:].T)
+    z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
+    distances = _distances(z)
+    distance = randomised_rank(distances[:, 0], distances[:, 1:].T)
+    x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
+    statistic, p_moments = _moments(z.double(), x.double())
     low, high = float(ranks["p_adjusted"].min()), float(ranks["site_p_adjusted"].min())
     worst = str(ranks["latent"].values[int(ranks["p_adjusted"].values.argmin())])
     site = ranks.isel(site=int(ranks["site_p_adjusted"].values.argmin()))
@@ -315,22 +301,19 @@ def _of_simulated_data(
         ),
         "moments of (z, x)": ("", statistic, p_moments, "T² of products of z and x"),
     }  # fmt: skip
-    bounds: dict[str, Any] = {}
     log_q = [one.log_q for one in every if one.log_q is not None]
-    if len(log_q) == len(every):
-        log_w = log_p.double() - torch.stack(log_q).double()
-        gap = (log_w[:, 0] - log_w[:, 1:].mean(1)).numpy()
-        lower, upper = log_w[:, 1:].mean(1).numpy(), log_w[:, 0].numpy()
-        root = len(gap) ** 0.5
-        bounds = {
-            "E ELBO, simulated": (lower.mean(), lower.std() / root, "below E log p(x)"),
-            "E EUBO, simulated": (upper.mean(), upper.std() / root, "above E log p(x)"),
-            "their difference": (gap.mean(), gap.std() / root, "KL both ways"),
-            "E total variation, simulated": (
-                min(1.0, (max(0.0, gap.mean()) / 4) ** 0.5), np.nan, "at most",
-            ),
-        }  # fmt: skip
-    return ranks, rows, bounds, unread
+    if len(log_q) < len(every):
+        return rows, {}
+    log_w = log_p.double() - torch.stack(log_q).double()
+    lower, upper = log_w[:, 1:].mean(1).numpy(), log_w[:, 0].numpy()
+    gap, root = upper - lower, len(every) ** 0.5
+    most = min(1.0, (max(0.0, gap.mean()) / 4) ** 0.5)
+    return rows, {
+        "E ELBO, simulated": (lower.mean(), lower.std() / root, "below E log p(x)"),
+        "E EUBO, simulated": (upper.mean(), upper.std() / root, "above E log p(x)"),
+        "their difference": (gap.mean(), gap.std() / root, "KL both ways"),
+        "E total variation, simulated": (most, np.nan, "at most"),
+    }
 
 
 def _unread(every: list[Replicate]) -> set[str]:

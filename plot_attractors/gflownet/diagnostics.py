@@ -7,14 +7,11 @@ ArviZ for k̂ alone.
 from __future__ import annotations
 
 import copy
-import inspect
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import pyro
 import torch
@@ -23,10 +20,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
-from scipy.stats import beta, ttest_1samp
+from scipy.stats import ttest_1samp
 from torch import Tensor
 
-from plot_attractors import __version__
 from plot_attractors.ecdf import (
     least_tail,
     simultaneous_band,
@@ -40,7 +36,6 @@ from plot_attractors.gflownet.programs import (
     Values,
     counted,
     is_deterministic,
-    is_factor,
     latent_sites,
     log_prob_sum,
     model_masks,
@@ -61,16 +56,12 @@ from plot_attractors.pareto import psis
 __all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
-ERROR = 0.05  # of the test of all latents together, and of intervals of coverage
+ERROR = 0.05  # of the test of all latents together
 SIMULATIONS, PER_LATENT = 10_000, 200  # of uniform ranks: at least, and for each latent
 ROWS = 1000  # of them held at once
 # of figures, by Okabe and Ito, whose colours colour-blind readers can tell apart
-BLUE, GREY, LIGHT_GREY = "#0072B2", "#8C8C8C", "#D9D9D9"
+BLUE, LIGHT_GREY = "#0072B2", "#D9D9D9"
 FAILING = ("#D55E00", "#E69F00", "#CC79A7")
-STYLE: Any = {
-    "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
-    "legend.fontsize": 9, "legend.frameon": False,
-}  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -89,8 +80,7 @@ def to_datatree(
     The groups, of one chain whose draws are independent:
 
     - ``posterior``: every latent and `pyro.deterministic` site of the model, (chain, draw,
-      ``<site>_dim_0``, …). Where sites or their shapes differ between draws, NaN where a draw has
-      no such site or element;
+      ``<site>_dim_0``, …);
     - ``sample_stats`` (chain, draw), or (chain, draw, `batch_plate`): ``log_p`` = log p(z, x),
       ``log_q`` = log q(z) and ``log_weight``, their difference, nats;
     - ``posterior_predictive``: every observed site x ~ p(x | z), (chain, draw, ``<site>_dim_0``, …)
@@ -102,11 +92,9 @@ def to_datatree(
         seed: of torch's generator; the caller's random state is left alone.
         batch_plate: name of a plate each element of which has log-weights of its own.
 
-    Raises ValueError: as `LogRatioLoss`, and for `draws` below 1, a subsampled plate, values
-    observed in another shape than they are drawn in, and a site with other numbers of dimensions in
-    other draws.
+    Raises ValueError: as `LogRatioLoss`, and for a subsampled plate, values observed in another
+    shape than they are drawn in, and latent sites that differ between draws.
     """
-    _positive("draws", draws)
     each = ("chain", "draw")
     with side_run():
         programs = Programs.bound(model, guide, guide, args, kwargs)
@@ -114,43 +102,33 @@ def to_datatree(
         _require_whole_plates(trace)
         observed = observed_values(trace)
         torch.manual_seed(seed)
-        runs = [
-            LogRatioLoss(draws, batch_plate=batch_plate).log_ratios(model, guide, *args, **kwargs)
-        ]
-        if not runs[0].values:  # sites differ, and are kept of one draw alone
-            one = LogRatioLoss(1, batch_plate=batch_plate)
-            runs = [one.log_ratios(model, guide, *args, **kwargs) for _ in range(draws)]
-        sites = [
-            {name: value[i] for name, value in _sites(run).items()}
-            for run in runs
-            for i in range(draws // len(runs))
-        ]
-        program = poutine.uncondition(model)
-        replicates = []
-        for values in sites:
+        loss = LogRatioLoss(draws, batch_plate=batch_plate)
+        ratios = loss.log_ratios(model, guide, *args, **kwargs)
+        if not ratios.values:
+            raise ValueError(
+                "The latent sites of model and guide, or their shapes, differ between draws, which "
+                "no table of them holds."
+            )
+        posterior = _sites(ratios)
+        rows = [{name: value[i] for name, value in posterior.items()} for i in range(draws)]
+        program, replicates, computed = poutine.uncondition(model), [], []
+        for values in rows:
             if observed:
-                run = _run_on(values, program, args, kwargs)
-                drawn = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
-                replicates.append(
-                    {k: v["value"] for k, v in drawn.items() if v["infer"].get("was_observed")}
-                )
-            if len(runs) > 1 or _deterministic(trace):
-                values |= _deterministic(_run_on(values, model, args, kwargs))
-    log_p, log_q = torch.cat([r.of_model for r in runs]), torch.cat([r.of_guide for r in runs])
+                run = sample_sites(_run_on(values, program, args, kwargs))
+                replicates.append({name: run[name]["value"] for name in observed})
+            if _deterministic(trace):
+                computed.append(_deterministic(_run_on(values, model, args, kwargs)))
+    log_p, log_q = ratios.of_model, ratios.of_guide
     stats = {"log_p": log_p, "log_q": log_q, "log_weight": log_p - log_q}
-    sample_stats = _dataset(
-        {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
-    )
-    for variable in sample_stats.data_vars.values():
-        variable.attrs["units"] = "nats"
+    batch = [batch_plate] if batch_plate else []
     groups = {
-        "posterior": _dataset(_table(sites), *each),
-        "sample_stats": sample_stats,
-        "posterior_predictive": _dataset(_table(replicates), *each),
+        "posterior": _dataset(_chain(posterior) | _chain(_stacked(computed)), *each),
+        "sample_stats": _dataset(_chain(stats), *each, *batch),
+        "posterior_predictive": _dataset(_chain(_stacked(replicates)), *each),
         "observed_data": _dataset(observed),
     }
     tree = xr.DataTree.from_dict({name: group for name, group in groups.items() if group})
-    tree.attrs = _attributes(seed) | {"draws": draws}
+    tree.attrs = {"inference_library": "pyro", "sampling_seed": seed, "draws": draws}
     return tree
 
 
@@ -172,20 +150,20 @@ def simulation_based_calibration(
     every scalar element of every latent site (a *latent* here). Over n simulations:
 
     - ``rank`` (simulation, latent): #{z_l < z*}, plus a uniform share of the ties, so that ranks of
-      discrete latents are uniform too; ``pit`` = (rank + U) / (L + 1), U uniform on (0, 1), which
-      is uniform on (0, 1);
+      discrete latents are uniform too; pit = (rank + U) / (L + 1), U uniform on (0, 1), is uniform
+      on (0, 1) then;
     - ``coverage`` (level, latent): the share of simulations with z* in the central interval of
-      that level; ``coverage_low``, ``coverage_high``: its 95 % interval (Clopper and Pearson);
+      that level;
     - ``difference`` (fraction, latent): the distribution function of the ranks at fraction =
       k / (L + 1) minus k / (L + 1); ``low``, ``high`` (fraction): the band that the differences of
       all latents stay within, at all k at once, with probability at least 0.95;
-    - ``p_value`` (latent): of the ranks under uniformity; ``p_adjusted``: times the number of
-      latents (Bonferroni); ``calibrated``: p_adjusted ≥ 0.05, exactly where ``difference`` stays
-      within the band;
+    - ``p_adjusted`` (latent): p-value of the ranks under uniformity, times the number of latents
+      (Bonferroni); ``calibrated``: p_adjusted ≥ 0.05, exactly where ``difference`` stays within the
+      band;
     - ``site_bias``, ``site_spread`` (site): of all elements of a site together, the mean of
       pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1 where the guide is
-      too narrow. ``site_p_value``: by t-tests of the two over simulations, the lesser times two;
-      NaN for a single simulation; ``site_p_adjusted``: times the number of sites.
+      too narrow. ``site_p_adjusted``: by t-tests of the two over simulations, the lesser p-value
+      times two and the number of sites; NaN for a single simulation.
 
     Args:
         model: what it draws is written into the tensors that it observes, for as long as a
@@ -223,26 +201,29 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
     for one in every:
         ranks.append(_ranks(one))
     rank = torch.stack(ranks)
-    pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
+    pit = ((rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)).numpy()
     sites_of = [name for name, counts in one.counts.items() for _ in range(int(counts.sum()))]
-    labels = one.labels
-    coords = {"level": list(LEVELS), "latent": labels, "site": list(dict.fromkeys(sites_of))}
+    covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).mean(1)
     return xr.Dataset(
         {
             "rank": (("simulation", "latent"), rank.numpy()),
-            "pit": (("simulation", "latent"), pit.numpy()),
-            **_coverage(pit.numpy()),
+            "coverage": (("level", "latent"), covered),
             **_uniformity(rank.numpy(), draws),
-            **_together(pit.numpy(), np.array(sites_of)),
+            **_together(pit, np.array(sites_of)),
         },
-        coords | {"fraction": np.arange(draws + 2) / (draws + 1)},
-        _attributes(seed) | {"simulations": len(ranks), "draws": draws},
+        {
+            "level": list(LEVELS),
+            "latent": one.labels,
+            "site": list(dict.fromkeys(sites_of)),
+            "fraction": np.arange(draws + 2) / (draws + 1),
+        },
+        {"sampling_seed": seed, "simulations": len(ranks), "draws": draws},
     )
 
 
 def uniform_p_value(rank: Tensor, draws: int) -> float:
     """Of ranks (n,) on 0 … draws under uniformity."""
-    return float(_uniformity(rank.numpy()[:, None], draws)["p_value"][1][0])
+    return float(_uniformity(rank.numpy()[:, None], draws)["p_adjusted"][1][0])
 
 
 def copied_store() -> AbstractContextManager[Any]:
@@ -298,8 +279,8 @@ def replicates(
     draws: int,
 ) -> Iterator[Replicate]:
     """The simulations of `simulation_based_calibration`, one after the other."""
-    _positive("simulations", simulations)
-    _positive("draws", draws)
+    if simulations < 1:
+        raise ValueError(f"simulations must be a positive whole number, not {simulations!r}.")
     if (guide is None) == (fit is None):
         raise ValueError(
             "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
@@ -320,15 +301,13 @@ def replicates(
             of_model = _run_on(truth, conditioned, (), {})
             require_alike(trace, of_model)
             guide_args = tuple(given.values()) if data is None else data(dict(given))
-            if guide is not None and labels is None:
-                _require_arguments(guide, guide_args, kwargs)
             fitted: Any = guide
             if fit is not None:
                 stack.enter_context(copied_store())
                 with torch.enable_grad():
                     fitted = fit(*guide_args)
             with torch.random.fork_rng(devices=[]), _Seeds(i // 2):
-                alike = _run_on({}, fitted, guide_args, kwargs)
+                alike = latent_sites(_run_on({}, fitted, guide_args, kwargs))
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
             log_p = log_prob_sum(of_model, "model", {})
             of_guide = _run_on(truth, fitted, guide_args, kwargs)
@@ -348,7 +327,8 @@ def replicates(
                         "another distribution than it scores: mask what depends on them, too."
                     )
         log_p = torch.cat([log_p.reshape(1), ratios.of_model])
-        one = Replicate(truth, dict(given), drawn, log_p, log_q, counts, _values(alike))
+        values = {name: site["value"] for name, site in alike.items()}
+        one = Replicate(truth, dict(given), drawn, log_p, log_q, counts, values)
         labels = one.labels if labels is None else labels
         if not ratios.values or one.labels != labels:
             raise ValueError(
@@ -358,36 +338,45 @@ def replicates(
         yield one
 
 
-def _require_arguments(guide: Program, args: tuple[Any, ...], kwargs: Any) -> None:
-    try:
-        inspect.signature(getattr(guide, "forward", guide)).bind(*args, **kwargs)
-    except TypeError as error:
-        raise ValueError(
-            f"the guide does not take what the model observes, {len(args)} arguments ({error}): "
-            "write it as a function of them, say which with data=, or give fit=, which returns a "
-            "guide for each simulated data set"
-        ) from None
-
-
 def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
     """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
 
     Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
-    Latents that leave the band are coloured and named, and sites that fail as a whole. Where a line
-    is above 0 on the left and below 0 on the right, the guide is too narrow, and the other way
-    round too wide; above 0 throughout, it puts too much on large values, and below 0 on small ones.
+    Latents that leave the band are coloured, and three of them named. Where a line is above 0 on
+    the left and below 0 on the right, the guide is too narrow, and the other way round too wide;
+    above 0 throughout, it puts too much on large values, and below 0 on small ones.
     """
     several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
-    if not several:
-        raise ValueError("There are no results to draw: give one or more, by their titles.")
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
-        panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
-        for axes, (title, result) in zip(panels, several.items(), strict=True):
-            _draw_panel(axes, result)
-            axes.set(title=title, xlabel="fractional rank of the truth among the draws")
-        panels[0].set_ylabel("ECDF of ranks − uniform")
+    figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
+    for axes, (title, result) in zip(panels, several.items(), strict=True):
+        _draw_panel(axes, result)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("fractional rank of the truth among the draws")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("ECDF of ranks − uniform")
     return figure
+
+
+def _draw_panel(axes: Any, result: xr.Dataset) -> None:
+    fraction, failing = result["fraction"], list(FAILING)
+    band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
+    axes.fill_between(fraction, result["low"], result["high"], **band)
+    for latent in result["latent"].values:
+        one = result.sel(latent=latent)
+        colour, label = BLUE, None
+        if not one["calibrated"]:
+            colour = FAILING[0]
+            if failing:
+                colour = failing.pop(0)
+                label = f"{latent}, p = {float(one['p_adjusted']):.2g}".replace("$", r"\$")
+        axes.step(fraction, one["difference"], where="post", color=colour, label=label)
+    if len(failing) < len(FAILING):
+        axes.legend(loc="upper right", fontsize=9, frameon=False)
+    good = result["calibrated"].values
+    text = f"{good.sum()} of {len(good)} latents within the band"
+    axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
+    axes.margins(x=0)
 
 
 # -- runs of model and guide
@@ -397,10 +386,6 @@ def _sites(ratios: LogRatios) -> Values:
     """Latent sites of the model, each (draws, *shape in a run of its own)."""
     every = ratios.prefix(len(ratios.log_q)).items()
     return {name: value for name, value in every if name in ratios.log_p}
-
-
-def _values(trace: Any) -> Values:
-    return {name: site["value"] for name, site in latent_sites(trace).items()}
 
 
 def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:
@@ -424,11 +409,6 @@ def _require_whole_plates(trace: Any) -> None:
 def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> Any:
     """The program with arguments of its own, whatever it is called with."""
     return program(*args, **kwargs)
-
-
-def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive whole number, not {value!r}.")
 
 
 # -- ranks
@@ -455,20 +435,6 @@ def randomised_rank(value: Tensor, drawn: Tensor) -> Tensor:
     return less + (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
 
 
-def _coverage(pit: Array) -> dict[str, Any]:
-    n = len(pit)
-    covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).sum(1)
-    with np.errstate(invalid="ignore"):  # of bounds 0 and 1, which have no beta distribution
-        low = np.where(covered > 0, beta.ppf(ERROR / 2, covered, n - covered + 1), 0.0)
-        high = np.where(covered < n, beta.isf(ERROR / 2, covered + 1, n - covered), 1.0)
-    each = ("level", "latent")
-    return {
-        "coverage": (each, covered / n),
-        "coverage_low": (each, low),
-        "coverage_high": (each, high),
-    }
-
-
 def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
     """The test of ranks (n, latents) on 0 … draws."""
     n, latents = rank.shape
@@ -478,7 +444,6 @@ def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
     tail = least_tail(below, tails)
     null = _null(n, draws, max(SIMULATIONS, PER_LATENT * latents))
     p = (1 + np.searchsorted(null, tail, side="right")) / (len(null) + 1)
-    adjusted = np.minimum(1, latents * p)
     # the least tail probability of ranks whose adjusted p-value is not below the error
     least = null[int(np.ceil(ERROR / latents * (len(null) + 1) - 1)) - 1]
     low, high = simultaneous_band(float(least), tails)
@@ -490,8 +455,7 @@ def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
         ),
         "low": ("fraction", ends(low / n - theory)),
         "high": ("fraction", ends(high / n - theory)),
-        "p_value": ("latent", p),
-        "p_adjusted": ("latent", adjusted),
+        "p_adjusted": ("latent", np.minimum(1, latents * p)),
         "calibrated": ("latent", tail >= least),
     }
 
@@ -512,7 +476,6 @@ def _together(pit: Array, sites: Array) -> dict[str, Any]:
     return {
         "site_bias": ("site", np.mean(means, 1)),
         "site_spread": ("site", np.mean(squares, 1)),
-        "site_p_value": ("site", p),
         "site_p_adjusted": ("site", np.minimum(1, len(names) * p)),
     }
 
@@ -529,32 +492,16 @@ def _null(n: int, draws: int, simulations: int) -> Array:
     return np.sort(np.concatenate(samples))
 
 
-# -- layout and figure
+# -- layout
 
 
-def _table(each: list[Values]) -> Values:
-    """(1, draws, …) sites of every draw; NaN where a draw has no such site or element."""
-    sites = {}
-    for name in dict.fromkeys(name for values in each for name in values):
-        rows = [values.get(name) for values in each]
-        there = [row for row in rows if row is not None]
-        shapes = {row.shape for row in there}
-        if len(shapes) == 1 and len(there) == len(rows):
-            sites[name] = torch.stack(there)[None]
-            continue
-        if len({len(shape) for shape in shapes}) > 1:
-            raise ValueError(
-                f"Site {name!r} has {' and '.join(map(str, sorted(map(len, shapes))))} dimensions "
-                "in different draws, which no table holds: give it another name there."
-            )
-        kind = torch.promote_types(there[0].dtype, torch.float32)
-        widest = [max(sizes) for sizes in zip(*shapes, strict=True)]
-        table = torch.full((1, len(each), *widest), torch.nan, dtype=kind)
-        for i, row in enumerate(rows):
-            if row is not None:
-                table[0, i][tuple(slice(size) for size in row.shape)] = row.cpu().to(kind)
-        sites[name] = table
-    return sites
+def _stacked(rows: list[Values]) -> Values:
+    """Sites of every draw (draws, …)."""
+    return {name: torch.stack([row[name] for row in rows]) for row in rows[:1] for name in row}
+
+
+def _chain(values: Values) -> Values:
+    return {name: value[None] for name, value in values.items()}
 
 
 def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
@@ -565,47 +512,3 @@ def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
     }
     dataset = xr.Dataset(variables)
     return dataset.assign_coords({dim: np.arange(size) for dim, size in dataset.sizes.items()})
-
-
-def _attributes(seed: int) -> dict[str, Any]:
-    versions = {"plot-attractors": __version__, "pyro": pyro.__version__}
-    return {
-        "inference_library": "pyro",
-        "inference_library_version": pyro.__version__,
-        "versions": json.dumps(versions | {"torch": str(torch.__version__)}),
-        "sampling_seed": seed,
-    }
-
-
-def _fault(site: xr.Dataset) -> str:
-    """What is wrong with a site that fails, the greater of the two in units of pit."""
-    bias, spread = float(site["site_bias"]), float(site["site_spread"])
-    if abs(bias) > abs(spread**0.5 - 1) / 12**0.5:
-        return "draws too large" if bias < 0 else "draws too small"
-    return "too narrow" if spread > 1 else "too wide"
-
-
-def _draw_panel(axes: Any, result: xr.Dataset) -> None:
-    fraction, good = result["fraction"], result["calibrated"].values
-    band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
-    axes.fill_between(fraction, result["low"], result["high"], **band)
-    axes.axhline(0, color=GREY, linewidth=1)
-    lines = result["difference"].transpose("latent", "fraction").values
-    for line in lines[good]:
-        axes.step(fraction, line, where="post", color=BLUE, linewidth=1.2)
-    failing = list(np.flatnonzero(~good))
-    for i, colour in zip(failing, FAILING, strict=False):
-        label = str(result["latent"].values[i]).replace("$", r"\$")  # which starts no formula
-        p = float(result["p_adjusted"][i])
-        axes.step(fraction, lines[i], where="post", color=colour, label=f"{label}, p = {p:.2g}")
-    for line in lines[failing[3:]]:
-        axes.step(fraction, line, where="post", color=FAILING[0], linewidth=0.8)
-    if failing:
-        axes.legend(loc="upper right")
-    text = f"{good.sum()} of {len(good)} latents within the band"
-    for site in result["site"][result["site_p_adjusted"] < ERROR].values[:3]:
-        numbers = result.sel(site=site)
-        text += f"\nall of {site}: {_fault(numbers)}, p = {float(numbers['site_p_adjusted']):.2g}"
-    text = text.replace("$", r"\$")
-    axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
-    axes.margins(x=0)

@@ -15,7 +15,6 @@ import pyro.distributions as dist
 import pytest
 import torch
 import xarray as xr
-from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer.autoguide import AutoNormal
 from pyro.infer.reparam import LocScaleReparam, TransformReparam
@@ -81,14 +80,19 @@ def drawn(tree: xr.DataTree, name: str) -> np.ndarray:
 # -- layout
 
 
-def test_the_weights_are_those_of_the_draws() -> None:
-    tree = to_datatree(model, partial(guide, scale=1.3), DATA, draws=50)
+def test_weights_and_replicates_are_those_of_the_draws() -> None:
+    """x − z is standard normal, whatever z."""
+    tree = to_datatree(model, partial(guide, shift=1.0, scale=1.3), DATA, draws=300)
     z = torch.from_numpy(tree["posterior"]["z"].values[0])
-    log_q = dist.Normal(POSTERIOR_MEAN, 1.3 * POSTERIOR_SD).log_prob(z)
+    loc = POSTERIOR_MEAN + POSTERIOR_SD
+    log_q = dist.Normal(loc, 1.3 * POSTERIOR_SD).log_prob(z)
     log_p = dist.Normal(0.0, 2.0).log_prob(z) + dist.Normal(z[:, None], 1.0).log_prob(DATA).sum(-1)
     np.testing.assert_allclose(drawn(tree, "log_q"), log_q, atol=1e-4)
     np.testing.assert_allclose(drawn(tree, "log_p"), log_p, atol=1e-4)
     np.testing.assert_allclose(drawn(tree, "log_weight"), log_p - log_q, atol=1e-4)
+    rest = tree["posterior_predictive"]["x"] - tree["posterior"]["z"]
+    assert abs(float(rest.mean())) < 0.1
+    assert abs(float(rest.std()) - 1) < 0.1
 
 
 def test_arviz_reads_the_file(tmp_path: Path) -> None:
@@ -96,13 +100,11 @@ def test_arviz_reads_the_file(tmp_path: Path) -> None:
     tree = to_datatree(rows_model, wide, torch.ones(3, 2), draws=40, batch_plate="rows")
     posterior = tree["posterior"]["z"]
     assert posterior.dims == ("chain", "draw", "z_dim_0", "z_dim_1")
-    assert posterior.shape == (1, 40, 3, 2)
+    assert posterior.shape == tree["posterior_predictive"]["x"].shape == (1, 40, 3, 2)
     assert tree["sample_stats"]["log_weight"].dims == ("chain", "draw", "rows")
-    assert tree["posterior_predictive"]["x"].shape == (1, 40, 3, 2)
     assert tree["observed_data"]["x"].dims == ("x_dim_0", "x_dim_1")
     data = az.from_netcdf(save(tree, tmp_path / "fit.nc"))
-    assert data.attrs["sampling_seed"] == 0
-    assert data.attrs["draws"] == 40
+    assert (data.attrs["sampling_seed"], data.attrs["draws"]) == (0, 40)
     for name, group in tree.children.items():
         read = data[name]
         result = read.to_dataset() if isinstance(read, xr.DataTree) else read
@@ -122,14 +124,6 @@ def test_seeds_repeat_and_the_callers_random_state_stays() -> None:
     assert not first["posterior"].equals(other["posterior"])
 
 
-def test_replicates_are_those_of_the_draws() -> None:
-    """x − z is standard normal, whatever z."""
-    tree = to_datatree(model, partial(guide, shift=3.0, scale=4.0), DATA, draws=400)
-    rest = tree["posterior_predictive"]["x"] - tree["posterior"]["z"]
-    assert abs(float(rest.mean())) < 0.1
-    assert abs(float(rest.std()) - 1) < 0.1
-
-
 def test_auto_guides_count_the_jacobian() -> None:
     """A lognormal guide of a positive site, by its own density."""
 
@@ -146,54 +140,32 @@ def test_auto_guides_count_the_jacobian() -> None:
     np.testing.assert_allclose(drawn(tree, "log_weight"), (log_p - log_q).detach(), atol=1e-4)
 
 
-def test_deterministic_sites_are_those_of_the_draws() -> None:
-    def with_square(x: Tensor) -> None:
-        z = pyro.sample("z", dist.Normal(0.0, 2.0))
-        square = pyro.deterministic("square", z**2)
-        with pyro.plate("data", len(x)):
-            pyro.deterministic("rest", x - z)
-            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
-        pyro.deterministic("both", torch.stack([z, square], -1))
-
-    tree = to_datatree(with_square, partial(guide, scale=1.2), DATA, draws=30)
-    posterior = tree["posterior"]
-    z = posterior["z"]
-    np.testing.assert_allclose(posterior["square"], z**2, rtol=1e-5)
-    np.testing.assert_allclose(posterior["rest"], DATA.numpy() - z.values[..., None], rtol=1e-5)
-    assert posterior["both"].shape == (1, 30, 2)
-    assert set(tree["posterior_predictive"].data_vars) == {"x"}
-    plain = to_datatree(model, partial(guide, scale=1.2), DATA, draws=30)
-    np.testing.assert_allclose(tree["sample_stats"]["log_p"], plain["sample_stats"]["log_p"])
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"z": LocScaleReparam(0.0)},
-        {"z": TransformReparam()},
-        {"z": LocScaleReparam(0.0), "scale": TransformReparam()},
-    ],
-)
-def test_reparametrised_sites_are_under_their_own_names(config: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reparam", [LocScaleReparam(0.0), TransformReparam()])
+def test_deterministic_and_reparametrised_sites_are_those_of_the_draws(reparam: Any) -> None:
     def hierarchy(x: Tensor) -> None:
         scale = pyro.sample("scale", dist.LogNormal(0.0, 0.5))
+        square = pyro.deterministic("square", scale**2)
         affine = dist.transforms.AffineTransform(0.0, scale)
         fn = dist.TransformedDistribution(dist.Normal(0.0, 1.0), [affine])
-        reparam = config["z"]
         own = dist.Normal(0.0, scale) if isinstance(reparam, LocScaleReparam) else fn
         with pyro.plate("rows", len(x)):
             z = pyro.sample("z", own)
+            pyro.deterministic("rest", x - z)
             pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+        pyro.deterministic("both", torch.stack([scale, square], -1))
 
-    reparametrised = poutine.reparam(hierarchy, config)
+    reparametrised = poutine.reparam(hierarchy, {"z": reparam})
     tree = to_datatree(reparametrised, AutoNormal(reparametrised), DATA, draws=20)
     posterior = tree["posterior"]
     assert {"z", "scale"} < set(posterior.data_vars)
-    assert set(tree["observed_data"].data_vars) == {"x"}
-    assert set(tree["posterior_predictive"].data_vars) == {"x"}
+    for group in ("observed_data", "posterior_predictive"):
+        assert set(tree[group].data_vars) == {"x"}
     base = next(v for k, v in posterior.data_vars.items() if k in ("z_decentered", "z_base"))
     expected = posterior["scale"].values[..., None] * base.values
     np.testing.assert_allclose(posterior["z"].values, expected, rtol=1e-4)
+    np.testing.assert_allclose(posterior["square"], posterior["scale"] ** 2, rtol=1e-5)
+    np.testing.assert_allclose(posterior["rest"], DATA.numpy() - posterior["z"].values, rtol=1e-5)
+    assert posterior["both"].shape == (1, 20, 2)
 
 
 def test_calibration_and_sleep_take_reparametrised_models() -> None:
@@ -211,65 +183,12 @@ def test_calibration_and_sleep_take_reparametrised_models() -> None:
 
     of = poutine.reparam(rows, {"z": LocScaleReparam(0.0)})
     x = torch.zeros(3)
-    result = simulation_based_calibration(of, of_base, x)
+    result = simulation_based_calibration(of, of_base, x, simulations=50)
     assert result["site"].values.tolist() == ["z_decentered"]
     assert result["calibrated"].all()
     torch.manual_seed(0)
-    exact, wide = (Sleep(200).loss(of, partial(of_base, scale=s), x) for s in (1.0, 2.0))
+    exact, wide = (Sleep(50).loss(of, partial(of_base, scale=s), x) for s in (1.0, 2.0))
     assert exact < wide
-
-
-def test_programs_of_different_lengths_are_a_table_by_site() -> None:
-    """Steps z_0, z_1, … until a coin says stop, and a vector as long as there were steps."""
-
-    def walk(x: Tensor, p: float = 0.5) -> tuple[Tensor, int]:
-        place, n = torch.zeros(()), 0
-        while True:
-            place = place + pyro.sample(f"z_{n}", dist.Normal(0.0, 1.0))
-            n += 1
-            if pyro.sample(f"stop_{n}", dist.Bernoulli(p)) > 0:
-                break
-        pyro.sample("v", dist.Normal(torch.zeros(n), 1.0).to_event(1))
-        return place, n
-
-    def walk_model(x: Tensor) -> None:
-        place, n = walk(x)
-        pyro.deterministic("length", torch.tensor(n))
-        pyro.sample("x", dist.Normal(place, 1.0), obs=x)
-
-    with pytest.warns(UserWarning, match="in a loop"):
-        tree = to_datatree(walk_model, partial(walk, p=0.6), torch.tensor(1.0), draws=200)
-    table = tree["posterior"].isel(chain=0)
-    length = table["length"].values
-    np.testing.assert_allclose(length.mean(), 1 / 0.6, atol=0.3)
-    longest = int(length.max())
-    for n in range(longest):
-        np.testing.assert_array_equal(table[f"z_{n}"].notnull(), length > n)
-        stop = table[f"stop_{n + 1}"]
-        np.testing.assert_array_equal(stop == 1, length == n + 1)
-    assert table["v"].shape == (200, longest)
-    np.testing.assert_array_equal(table["v"].notnull().sum("v_dim_0"), length)
-    place = sum(table[f"z_{n}"].fillna(0) for n in range(longest)).values
-    n = length - 1
-    log_weight = (n * np.log(0.5 / 0.4)) + np.log(0.5 / 0.6) + norm.logpdf(1.0, place)
-    np.testing.assert_allclose(drawn(tree, "log_weight"), log_weight, atol=1e-4)
-    assert tree["posterior_predictive"]["x"].shape == (1, 200)
-    evidence = sum(0.5**n * norm.pdf(1.0, 0.0, (n + 1) ** 0.5) for n in range(1, 60))
-    assert abs(float(psis(tree)["log_z"][0]) - np.log(evidence)) < 0.15
-
-
-def test_a_factor_is_no_observation() -> None:
-    def reward_model() -> None:
-        z = pyro.sample("z", dist.Bernoulli(0.5))
-        pyro.factor("reward", 2 * z)
-
-    tree = to_datatree(
-        reward_model, lambda: pyro.sample("z", dist.Bernoulli(logits=torch.tensor(2.0))), draws=30
-    )
-    assert set(tree.children) == {"posterior", "sample_stats"}
-    with pytest.warns(UserWarning, match="few different values, 1 among 30 draws"):
-        result = psis(tree).isel(chain=0)
-    np.testing.assert_allclose(result["log_z"], np.log((1 + np.exp(2.0)) / 2), atol=1e-5)
 
 
 # -- weights and the evidence
@@ -279,13 +198,16 @@ def test_a_collapsed_guide_is_not_reported_as_exact() -> None:
     """Two labels of equal posterior of three: TV 0.42 and one weight, as an exact guide has."""
 
     def labels() -> None:
-        pyro.sample("k", dist.Categorical(torch.tensor([0.29, 0.29, 0.42])))
+        k = pyro.sample("k", dist.Categorical(torch.ones(3)))
+        pyro.factor("reward", torch.tensor([0.29, 0.29, 0.42]).log()[k] + np.log(3))
 
     def collapsed() -> None:
         pyro.sample("k", dist.Categorical(torch.tensor([0.5, 0.5, 0.0])))
 
+    tree = to_datatree(labels, collapsed)
+    assert set(tree.children) == {"posterior", "sample_stats"}, "a factor is no observation"
     with pytest.warns(UserWarning, match="compare log_z with the evidence"):
-        result = psis(to_datatree(labels, collapsed)).isel(chain=0)
+        result = psis(tree).isel(chain=0)
     assert np.isnan(result["pareto_k"])
     assert result["distinct"] == 1
     np.testing.assert_allclose(result["log_z"], np.log(1 - 0.42), atol=1e-5)  # not log 1
@@ -293,25 +215,24 @@ def test_a_collapsed_guide_is_not_reported_as_exact() -> None:
 
 def test_every_row_of_a_batch_has_its_evidence() -> None:
     x = torch.tensor([[0.0, 0.5], [1.0, -1.0], [3.0, 2.0]])
-    tree = to_datatree(rows_model, partial(rows_guide, scale=1.2), x, batch_plate="rows")
+    wide = partial(rows_guide, scale=1.2)
+    tree, whole = (
+        to_datatree(rows_model, wide, x, batch_plate=plate, draws=500) for plate in ("rows", None)
+    )
     result = psis(tree).isel(chain=0)
     expected = dist.Normal(0.0, 1.25**0.5).log_prob(x).sum(-1)
     assert result["log_z"].dims == ("rows",)
     assert (abs(result["log_z"] - expected.numpy()) < 4 * result["log_z_error"]).all()
     assert (result["log_z_error"] < 0.05).all()
-    whole = to_datatree(rows_model, partial(rows_guide, scale=1.2), x)
-    np.testing.assert_allclose(
-        whole["sample_stats"]["log_weight"],
-        tree["sample_stats"]["log_weight"].sum("rows"),
-        atol=1e-4,
-    )
+    total = tree["sample_stats"]["log_weight"].sum("rows")
+    np.testing.assert_allclose(whole["sample_stats"]["log_weight"], total, atol=1e-4)
 
 
 # -- calibration
 
 
 @cache
-def calibration(name: str, wrong: float = 1.0, **options: Any) -> xr.Dataset:
+def calibration(name: str, wrong: float) -> xr.Dataset:
     programs: dict[str, tuple[Any, Any, Tensor]] = {
         "scale": (model, partial(guide, scale=wrong), DATA),
         "shift": (model, partial(guide, shift=wrong), DATA),
@@ -319,37 +240,27 @@ def calibration(name: str, wrong: float = 1.0, **options: Any) -> xr.Dataset:
         "label": (label_model, partial(label_guide, temperature=wrong), torch.tensor(0.0)),
     }
     of, by, x = programs[name]
-    return simulation_based_calibration(of, by, x, **options)
+    return simulation_based_calibration(of, by, x)
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("scale", 1.0), ("shift", 0.0), ("rows", 1.0), ("label", 1.0)]
+    ("name", "right", "wrong"),
+    [("scale", 1.0, 0.7), ("shift", 0.0, 0.6), ("rows", 1.0, 0.7), ("label", 1.0, 0.3)],
 )
-def test_exact_guides_pass(name: str, wrong: float) -> None:
-    result = calibration(name, wrong)
+def test_exact_guides_pass_and_wrong_ones_fail(name: str, right: float, wrong: float) -> None:
+    result = calibration(name, right)
     assert result["calibrated"].all()
     names = {"rows": [f"z[{i}, {j}]" for i in range(3) for j in range(2)], "label": ["k"]}
     assert result["latent"].values.tolist() == names.get(name, ["z"])
     assert result["rank"].shape == (200, result.sizes["latent"])
-    assert result["rank"].min() >= 0
-    assert result["rank"].max() <= 99
-    nominal = result["level"]
-    assert (result["coverage_low"] <= nominal + 0.02).all()
-    assert (result["coverage_high"] >= nominal - 0.02).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("scale", 0.7), ("shift", 0.6), ("rows", 0.7), ("label", 0.3)]
-)
-def test_wrong_guides_fail(name: str, wrong: float) -> None:
+    assert 0 <= result["rank"].min() <= result["rank"].max() <= 99
+    assert (abs(result["coverage"] - result["level"]) < 0.11).all()
     result = calibration(name, wrong)
     assert not result["calibrated"].any()
     assert (result["p_adjusted"] < 0.05).all()
     difference = result["difference"]
-    outside = (difference < result["low"]) | (difference > result["high"])
-    assert outside.any("fraction").all()
     if name in ("scale", "rows"):  # too narrow: intervals cover too rarely, ranks are at the ends
-        assert (result["coverage_high"].sel(level=0.95) < 0.95).all()
+        assert (result["coverage"].sel(level=0.95) < 0.92).all()
         assert (difference.sel(fraction=0.1) > 0).all()
         assert (difference.sel(fraction=0.9) < 0).all()
     if name == "shift":  # draws too large
@@ -367,9 +278,8 @@ def test_ranks_by_hand() -> None:
             k = pyro.sample("k", dist.Categorical(torch.eye(3)[value]))
             pyro.sample("x", dist.Normal(k.float(), 1.0), obs=x)
 
-        return simulation_based_calibration(
-            fixed, of, torch.tensor(0.0), draws=9, simulations=simulations
-        )
+        x = torch.tensor(0.0)
+        return simulation_based_calibration(fixed, of, x, draws=9, simulations=simulations)
 
     assert (certain(0)["rank"] == 0).all()
     assert (certain(2)["rank"] == 9).all()
@@ -381,18 +291,18 @@ def test_ranks_by_hand() -> None:
 def test_the_level_of_the_test() -> None:
     """Uniform ranks fail in about 5 % of tests, and exactly where they leave the band."""
     rng = np.random.default_rng(1)
-    result = [_uniformity(rng.integers(0, 100, (200, 5)), 99) for _ in range(40)]
-    p = np.concatenate([of["p_value"][1] for of in result])
+    result = [_uniformity(rng.integers(0, 100, (200, 1)), 99) for _ in range(200)]
+    p = np.concatenate([of["p_adjusted"][1] for of in result])
     assert 0.02 < np.mean(p < 0.05) < 0.10
     assert abs(np.mean(p) - 0.5) < 0.08
-    for of in result:
-        (_, line), (_, low), (_, high) = (of[k] for k in ("difference", "low", "high"))
-        inside = ((line >= low[:, None]) & (line <= high[:, None])).all(0)
-        np.testing.assert_array_equal(inside, of["calibrated"][1])
-        np.testing.assert_array_equal(inside, of["p_adjusted"][1] >= 0.05)
-    biased = rng.integers(0, 100, (200, 50))
-    biased[:, 7] = biased[:, 7] ** 2 // 99
-    assert np.flatnonzero(~_uniformity(biased, 99)["calibrated"][1]).tolist() == [7]
+    ranks = rng.integers(0, 100, (200, 50))
+    ranks[:, 7] = ranks[:, 7] ** 2 // 99
+    one = _uniformity(ranks, 99)
+    (_, line), (_, low), (_, high) = (one[k] for k in ("difference", "low", "high"))
+    inside = ((line >= low[:, None]) & (line <= high[:, None])).all(0)
+    assert np.flatnonzero(~inside).tolist() == [7]
+    np.testing.assert_array_equal(inside, one["calibrated"][1])
+    np.testing.assert_array_equal(inside, one["p_adjusted"][1] >= 0.05)
 
 
 def many_model(x: Tensor) -> None:
@@ -409,7 +319,7 @@ def many_guide(x: Tensor, scale: float = 1.0, shift: float = 0.0) -> None:
 
 
 def test_rows_that_are_each_a_little_too_narrow_fail_together() -> None:
-    run = partial(simulation_based_calibration, many_model, draws=49)
+    run = partial(simulation_based_calibration, many_model, draws=49, simulations=100)
     x = torch.tensor(0.0)
     narrow = run(partial(many_guide, scale=0.85), x)
     assert narrow["calibrated"].mean() > 0.5  # row by row it is hardly seen
@@ -417,30 +327,27 @@ def test_rows_that_are_each_a_little_too_narrow_fail_together() -> None:
     assert z["site_p_adjusted"] < 1e-6
     assert z["site_spread"] > 1.1
     assert narrow.sel(site="shared")["site_p_adjusted"] > 0.05
-    texts = [text.get_text() for text in plot_ranks(narrow).axes[0].texts]
-    assert any("all of z: too narrow, p = " in text for text in texts)
     shifted = run(partial(many_guide, shift=0.1), x).sel(site="z")
     assert shifted["site_p_adjusted"] < 1e-6
     assert shifted["site_bias"] < -0.02
-    assert (run(many_guide, x, simulations=100)["site_p_adjusted"] > 0.05).all()
+    assert (run(many_guide, x)["site_p_adjusted"] > 0.05).all()
 
 
-@pytest.mark.parametrize("dependence", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("n", [20, 200])
-def test_the_level_of_the_test_of_sites(dependence: float, n: int) -> None:
+@pytest.mark.parametrize(("n", "dependence"), [(20, 0.5), (200, 0.0), (200, 1.0)])
+def test_the_level_of_the_test_of_sites(n: int, dependence: float) -> None:
     """5 % of exact guides fail, however the rows depend on each other; narrow ones all fail."""
     rng = np.random.default_rng(0)
 
-    def pit(scale: float = 1.0) -> np.ndarray:
+    def p_value(scale: float = 1.0) -> float:
         shared = dependence * rng.normal(size=(n, 1))
         rows = shared + (1 - dependence**2) ** 0.5 * rng.normal(size=(n, 30))
-        return norm.cdf(rows / scale)
+        return float(
+            _together(norm.cdf(rows / scale), np.array(["z"] * 30))["site_p_adjusted"][1][0]
+        )
 
-    sites = np.array(["z"] * 30)
-    p = np.array([_together(pit(), sites)["site_p_value"][1][0] for _ in range(1000)])
-    assert 0.02 < np.mean(p < 0.05) < 0.075
+    assert 0.02 < np.mean([p_value() < 0.05 for _ in range(600)]) < 0.08
     if n == 200 and dependence < 1:
-        assert all(_together(pit(0.7), sites)["site_p_value"][1] < 0.05 for _ in range(20))
+        assert all(p_value(0.7) < 0.05 for _ in range(20))
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:
@@ -455,14 +362,11 @@ def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> Non
         precision = 1 + x.square().sum()
         pyro.sample("slope", dist.Normal(total / precision, precision**-0.5))
 
-    result = simulation_based_calibration(
-        line,
-        by_sum,
-        x,
-        torch.zeros(8),
-        data=lambda observed: ((x * observed["y"]).sum(),),
-    )
-    assert result["calibrated"].all()
+    def data(observed: dict[str, Tensor]) -> tuple[Tensor]:
+        return ((x * observed["y"]).sum(),)
+
+    y = torch.zeros(8)
+    assert simulation_based_calibration(line, by_sum, x, y, data=data)["calibrated"].all()
 
 
 def test_fits_to_every_simulated_data_set() -> None:
@@ -477,9 +381,20 @@ def test_fits_to_every_simulated_data_set() -> None:
         return lambda x: pyro.sample("z", dist.Normal(loc, POSTERIOR_SD))
 
     pyro.param("loc", torch.tensor(7.0))
-    result = simulation_based_calibration(model, None, DATA, fit=fit)
+    result = simulation_based_calibration(model, None, DATA, fit=fit, simulations=100)
     assert result["calibrated"].all()
     assert float(pyro.param("loc").detach()) == 7.0
+
+
+def test_figures() -> None:
+    several = {"exact": calibration("rows", 1.0), "narrow": calibration("rows", 0.7)}
+    left, right = plot_ranks(several).axes
+    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("exact", "narrow")
+    assert left.get_legend() is None
+    labels = [text.get_text() for text in right.get_legend().get_texts()]
+    assert [label[:11] for label in labels] == ["z[0, 0], p ", "z[0, 1], p ", "z[1, 0], p "]
+    assert len(right.lines) == 6
+    assert len(plot_ranks(calibration("scale", 1.0)).axes) == 1
 
 
 # -- models that take observed values from their arguments
@@ -625,13 +540,11 @@ COMES = comes_and_goes, poutine.block(comes_and_goes, hide=["x"])
 @pytest.mark.parametrize(
     ("of", "programs", "options", "message"),
     [
-        (TREE, (model, guide), {"draws": 0}, "draws must be a positive whole number, not 0"),
-        (TREE, (model, guide), {"draws": 2.5}, "draws must be a positive whole number, not 2.5"),
         (TREE, (model, lambda x: None), ONE, "The model samples 'z' and the guide does not"),
         (TREE, (no_plate, guide), ONE, r"'x' observes values of shape \(5,\) and draws values"),
         (TREE, (subsampled, slope_guide), {}, "'n' is subsampled, anew in every run"),
         (TREE, (model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate"),
-        (TREE, (of_either_shape,) * 2, {"draws": 20}, "'v' has 0 and 1 dimensions"),
+        (TREE, (of_either_shape,) * 2, {"draws": 20}, "differ between draws"),
         (SBC, (model, guide), {"simulations": -1}, "simulations must be a positive whole number"),
         (SBC, (model, None), {}, "neither was given"),
         (SBC, (model, guide), {"fit": lambda x: guide}, "both was given"),
@@ -648,18 +561,3 @@ def test_mistakes(of: Any, programs: Any, options: dict[str, Any], message: str)
         warnings.simplefilter("ignore")  # of a loop
         with pytest.raises(ValueError, match=message):
             of(*programs, DATA, **options)
-
-
-def test_figures() -> None:
-    figure = plot_ranks({"exact": calibration("rows"), "narrow": calibration("rows", 0.7)})
-    assert isinstance(figure, Figure)
-    left, right = figure.axes
-    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("exact", "narrow")
-    assert left.get_legend() is None
-    labels = [text.get_text() for text in right.get_legend().get_texts()]
-    assert len(labels) == 3
-    assert labels[0].startswith("z[0, 0], p = ")
-    assert len(right.lines) == 7  # six latents and zero
-    assert len(plot_ranks(calibration("scale")).axes) == 1
-    with pytest.raises(ValueError, match="no results"):
-        plot_ranks({})
