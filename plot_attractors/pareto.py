@@ -1,4 +1,4 @@
-"""Pareto-smoothed importance sampling of log-weights, without torch, by whichever ArviZ is there.
+"""Pareto-smoothed importance sampling of log-weights, without torch, by ArviZ 0.23.
 
 Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
 """
@@ -61,13 +61,8 @@ def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     az = arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
-        if hasattr(az, "psislw"):
-            smoothed, shape = az.psislw(rows.copy())
-        else:  # version 1 takes minus the logarithms
-            weights = -xr.DataArray(rows)
-            smoothed, shape = weights.azstats.psislw(dim=weights.dims[-1])
-    # all of the weight on fewer than five draws is no number in version 1
-    k[fitted] = np.nan_to_num(np.asarray(shape, float), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        smoothed, shape = az.psislw(rows.copy())
+    k[fitted] = np.asarray(shape, float)
     at = order[fitted][:, tail, None]  # the greatest that is never smoothed tells the norm
     smoothed = np.asarray(smoothed, float)
     norm = np.take_along_axis(rows, at, -1) - np.take_along_axis(smoothed, at, -1)

@@ -26,7 +26,6 @@ SLOW: tuple[str, ...] = (
     "tests/analyses/",
     "tests/analysis/test_arviz.py::test_the_",
     "tests/analysis/test_ask.py::test_an_input_with",
-    "tests/analysis/test_diagnostics.py::test_arviz_reads_back_every_group",
     "tests/analysis/test_probes.py::test_two_decoders_of_a_run_are_unlike_and_trained_once",
     "tests/analysis/test_sampling.py::test_draws_follow_the_listed_posterior",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",

@@ -52,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "neighbours": {"trajectories": 200} | _DECODERS,
     "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
     "trajectories": {"draws": 10},
-    "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
+    "diagnostics": {"inputs": 8, "draws": 30},
     "diversity": {"inputs": 8, "draws": 32} | _DECODERS,
     "information_loss": {"inputs": 40, "draws": 16},
 }  # fmt: skip

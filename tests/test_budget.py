@@ -23,24 +23,24 @@ LINES = {
     "plot_attractors/gflownet/": 3773,
     "plot_attractors/language_of_thought/": 1954,
     "plot_attractors/data/": 2404,
-    "plot_attractors/measures/": 2113,
-    "plot_attractors/analysis/": 2591,
+    "plot_attractors/measures/": 2071,
+    "plot_attractors/analysis/": 2427,
     "plot_attractors/baselines/": 741,
     "plot_attractors/runs/": 3941,
     "plot_attractors/report/": 2011,
     "plot_attractors/paper/": 625,
     "plot_attractors/cli/": 1081,
-    "plot_attractors/": 351,
+    "plot_attractors/": 346,
     "models/": 649,
     "inference/": 885,
     "datasets/": 161,
-    "analyses/": 7565,
+    "analyses/": 7523,
     "benchmarks/": 701,
     "examples/": 277,
     "docs/": 685,
-    "tests/": 24238,
+    "tests/": 24126,
 }
-WORDS = 52671  # of pages
+WORDS = 52525  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -1,4 +1,4 @@
-"""Samples of fitted runs in the layout of ArviZ, a chain for each training seed."""
+"""Samples of fitted runs in the layout of ArviZ, a chain for each training seed, and checks."""
 
 from __future__ import annotations
 
@@ -14,22 +14,15 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from plot_attractors.analysis.sampling import (
-    has_likelihood,
-    path_log_weight,
-    require_attractors,
-    shows_bits,
-)
-from plot_attractors.data import Batch
-from plot_attractors.data.checks import check_whole
+from plot_attractors.analysis import sampling
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.model.bits import filled
+from plot_attractors.pareto import arviz
 from plot_attractors.runs import Run, store
 from plot_attractors.runs.settings import flatten
 
-__all__ = ["sample_runs"]
+__all__ = ["label_free", "label_free_rhat", "predictive_check", "sample_runs"]
 
 ROWS = 2048  # trajectories drawn and scored at once
 MAY_DIFFER = ("seed", "preset", "log_every")  # settings that change nothing that is sampled
@@ -59,20 +52,17 @@ def sample_runs(
       ``log_reward`` = log R(s; x) and ``log_weight`` = `sampling.path_log_weight`, nats;
       ``length``, the tokens of s;
     - ``log_likelihood``: ``x`` (chain, draw, input) = log P(x | z_T), nats, summed over an input;
-    - ``posterior_predictive``ᵇ: ``x`` (chain, draw, input, bit), a replicate from P(x | z_T), and
-      of it (chain, draw, input): ``ones``, the number of its 1s; ``correct``, how many of its bits
-      the decoder at z_T predicts right; ``log_likelihood`` = log P(replicate | z_T), nats;
+    - ``posterior_predictive``ᵇ: ``x`` (chain, draw, input, bit), a replicate from P(x | z_T), −1
+      where x is missing, and ``ones`` (chain, draw, input), the number of its 1s;
     - ``observed_data``ᵇ: ``x`` (input, bit), ``ones`` (input);
-    - ``constant_data``: ``c0``ᵇ (chain, input), bits predicted right from z_0; ``split``; ``y``,
-      the number of the input's class, row or image (input); ``class_name`` where classes have
-      names; ``name`` (input) of rows that have one; ``labels`` (input, label) where there are any,
-      -1 where unspecified, and ``label_value``, the same as text.
+    - ``constant_data`` (input): ``y``, the number of the input's class, row or image; ``name`` of
+      classes and rows that have one; ``labels`` (input, label) where there are any, -1 where
+      unspecified.
 
     ᵇ of inputs that are vectors of bits, and not images.
 
-    The root's attributes are text: ``config`` (TOML, shared by all runs); ``seeds``, ``commits``
-    and ``versions`` (JSON lists, an entry a run); ``split``, ``sampling_seed``,
-    ``inference_library`` and its version.
+    The root's attributes are text: ``config`` (TOML, shared by all runs), ``seeds`` (a JSON list),
+    ``split``, ``sampling_seed``, ``inference_library`` and its version.
 
     Args:
         runs: one fitted run or several, as runs or as directories.
@@ -83,17 +73,17 @@ def sample_runs(
         seed: of inputs and draws. A chain's draws depend on this seed and on its training seed
             alone. The caller's random state is left alone.
 
-    Raises ValueError: no runs, two of one seed, runs that differ in more than the seed, a model
-    without attractor dynamics, an unknown split, or a number of inputs or draws below 1.
+    Raises ValueError: two runs of one seed, runs that differ in more than the seed, or inputs that
+    have no probability in what the decoder gives.
     """
-    chains = _load(runs)
-    check_whole("the number of draws for each input", draws)
-    for run in chains:
-        if not has_likelihood(run):
-            raise ValueError("inputs have no probability in what the decoder gives")
-    batch, data = _inputs(chains, inputs, split, seed), chains[0].data
-    model: AttractorModel = chains[0].model
-    language, bits = model.language, shows_bits(chains[0])
+    several = [runs] if isinstance(runs, Run | str | Path) else runs
+    chains = [run if isinstance(run, Run) else Run(run) for run in several]
+    _require_chains(chains)
+    data, model = chains[0].data, chains[0].model
+    language, bits = model.language, sampling.shows_bits(chains[0])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        batch = data.batch(inputs, split)
     steps = tuple(range(model.steps + 1)) if states else (0, model.steps)
     sampled = [_sample(run, batch.x, draws, steps, seed, bits) for run in chains]
     # every field (chain, draw, input, …)
@@ -103,75 +93,54 @@ def sample_runs(
     }
     coords: dict[str, Any] = {
         "chain": [run.seed for run in chains],
-        "draw": np.arange(draws),
-        "input": np.arange(inputs),
         "step": list(steps),
-        "latent": np.arange(model.latent),
-        "position": np.arange(language.longest),
         "token": [language.token_name(k) for k in range(language.tokens)],
         "bit": list(getattr(data, "columns", range(batch.x.shape[1]))) if bits else [],
         "label": list(data.label_names),
     }
-    attributes = _attributes(chains, split, seed)
-    library = {k: attributes[k] for k in ("inference_library", "inference_library_version")}
-    groups = _groups(model, fields)
-    groups["constant_data"] = _constants(data, batch, split)
-    if bits:
-        _add_bits(groups, fields, batch.x)
-    tree = xr.DataTree.from_dict(
-        {name: _dataset(group, coords, library) for name, group in groups.items()}
-    )
-    tree.attrs = attributes
+    groups = _groups(model, fields, batch.x, bits)
+    known: Variables = {"y": ("input", batch.y)}
+    if names := getattr(data, "class_names", ()) or getattr(data, "row_names", ()):
+        known["name"] = ("input", [names[k] for k in batch.y.tolist()])
+    if data.label_names:
+        known["labels"] = (("input", "label"), batch.labels)
+    groups["constant_data"] = known
+    tree = xr.DataTree.from_dict({name: _dataset(group, coords) for name, group in groups.items()})
+    tree.attrs = {
+        "inference_library": "plot_attractors",
+        "inference_library_version": metadata.version("plot-attractors"),
+        "config": tomlkit.dumps(_settings(chains[0])),
+        "seeds": json.dumps(coords["chain"]),
+        "split": split,
+        "sampling_seed": str(seed),
+    }
     return tree
 
 
-def _load(runs: Runs) -> list[Run]:
-    """Runs of one model, no two of a seed; a ValueError says what differs."""
-    several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
-    if not several:
-        raise ValueError("there are no runs: give one or more, of different training seeds")
-    chains = [run if isinstance(run, Run) else Run(run) for run in several]
-    first = chains[0]
-    by_seed: dict[int, Run] = {}
-    for run in chains:
-        if run.seed in by_seed:
-            raise ValueError(
-                f"{by_seed[run.seed].path} and {run.path} both have the training seed {run.seed}: "
-                "give each seed once, as chains must be independent"
-            )
-        by_seed[run.seed] = run
-        for table in store.TABLES:
-            ours, theirs = (flatten(one.config[table]) for one in (first, run))
-            for key in sorted((ours.keys() | theirs.keys()) - {*MAY_DIFFER}):
-                here, there = (one.get(key, "absent") for one in (ours, theirs))
-                if here != there:
-                    raise ValueError(
-                        f"{key} is {here!r} in {first.path} and {there!r} in {run.path}: chains "
-                        "must be runs that differ in their training seed alone"
-                    )
-        require_attractors(run.model)
-        if first.model.language != run.model.language:
-            raise ValueError(
-                f"{first.path} and {run.path} have different languages ({first.model.language} "
-                f"and {run.model.language}): chains must be of the same model"
-            )
-    return chains
+def _settings(run: Run) -> dict[str, dict[str, Any]]:
+    """Those of the tables of config.toml that chains share."""
+    return {
+        table: {key: value for key, value in run.config[table].items() if key not in MAY_DIFFER}
+        for table in store.TABLES
+    }
 
 
-def _inputs(chains: Sequence[Run], inputs: int, split: str, seed: int) -> Batch:
-    """Inputs that all runs see, drawn from the data of each, to refuse data that differ."""
-    batches: list[Batch] = []
+def _require_chains(chains: Sequence[Run]) -> None:
+    """Refuse runs of one seed, and of models that are not the same."""
+    if len({run.seed for run in chains}) < len(chains):
+        raise ValueError("two runs have the same training seed: chains must be independent")
+    first = flatten(_settings(chains[0]))
     for run in chains:
-        data = run.data  # outside, as it may be drawn itself
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            batches.append(data.batch(inputs, split))
-        if not torch.equal(*(filled(batches[k].x) for k in (0, -1))):
-            raise ValueError(
-                f"the data of {chains[0].path} and {run.path} differ, although their settings do "
-                "not: chains must be runs on the same data"
-            )
-    return batches[0]
+        if not sampling.has_likelihood(run):
+            raise ValueError("inputs have no probability in what the decoder gives")
+        own = flatten(_settings(run))
+        for key in sorted(first.keys() | own.keys()):
+            here, there = (settings.get(key, "absent") for settings in (first, own))
+            if here != there:
+                raise ValueError(
+                    f"{key} is {here!r} in {chains[0].path} and {there!r} in {run.path}: chains "
+                    "must be runs that differ in their training seed alone"
+                )
 
 
 @torch.no_grad()
@@ -208,114 +177,112 @@ def _draw(
         "s": s,
         "log_q": path + readout.log_prob(s),
         "log_reward": model.reward(encoding.distribution, None, s),
-        "log_weight": path_log_weight(model, encoding, z, s),
+        "log_weight": sampling.path_log_weight(model, encoding, z, s),
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }
     if bits:
-        replicate = torch.where(x.isnan(), torch.nan, decoder.sample())
         best = correct_bits(model.decoder(encoding.distribution.loc).logits, x)
-        fields |= {
-            "c0": best,
-            "info_loss": best - correct_bits(decoder.logits, x),
-            "x": replicate,
-            "correct": correct_bits(decoder.logits, replicate),
-            "log_likelihood_of_x": decoder.log_prob(replicate).sum(-1),
-        }
+        fields["info_loss"] = best - correct_bits(decoder.logits, x)
+        fields["x"] = torch.where(x.isnan(), torch.nan, decoder.sample())
     return fields
 
 
 # The layout.
 
-EACH, NATS, BITS = ("chain", "draw", "input"), {"units": "nats"}, {"units": "bits"}
+EACH, NATS = ("chain", "draw", "input"), {"units": "nats"}
 
 
-def _groups(model: AttractorModel, fields: dict[str, Tensor]) -> dict[str, Variables]:
-    language, tokens = model.language, fields["s"]
+def _groups(
+    model: AttractorModel, fields: dict[str, Tensor], x: Tensor, bits: bool
+) -> dict[str, Variables]:
+    """The groups of what was drawn, fields (chain, draw, input, …), for inputs x (B, …)."""
+    language, tokens = model.language, fields["s"].to(torch.int8)
     dims: tuple[str, ...] = (*EACH, "token")
     if language.ordered:
         tokens = tokens.unflatten(-1, (language.longest, language.tokens))
         dims = (*EACH, "position", "token")
+    posterior: Variables = {"z": ((*EACH, "step", "latent"), fields["z"]), "tokens": (dims, tokens)}
     stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
     length = (EACH, language.length(fields["s"]).to(torch.int64), {"units": "tokens"})
-    return {
-        "posterior": {
-            "z": ((*EACH, "step", "latent"), fields["z"]),
-            "tokens": (dims, tokens.to(torch.int8)),
-        },
+    groups: dict[str, Variables] = {
+        "posterior": posterior,
         "sample_stats": {**stats, "length": length},
         "log_likelihood": {"x": (EACH, fields["log_likelihood"], NATS)},
     }
+    if bits:
+        posterior["info_loss"] = (EACH, fields["info_loss"], {"units": "bits"})
+        groups["posterior_predictive"] = _bits(EACH, fields["x"])
+        groups["observed_data"] = _bits(("input",), x)
+    return groups
 
 
-def _constants(data: Any, batch: Batch, split: str) -> Variables:
-    known: Variables = {"split": ("input", np.full(len(batch.x), split)), "y": ("input", batch.y)}
-    if hasattr(data, "class_names"):
-        known["class_name"] = ("input", [data.class_names[k] for k in batch.y.tolist()])
-    if names := getattr(data, "row_names", ()):
-        known["name"] = ("input", [names[k] for k in batch.y.tolist()])
-    if data.label_names:
-        known["labels"] = (("input", "label"), batch.labels)
-        outcomes = [f.outcomes if f.categorical else () for f in getattr(data, "features", ())]
-        if len(outcomes) == batch.labels.shape[1]:
-            texts = [
-                [of[k] if 0 <= k < len(of) else "" for k, of in zip(row, outcomes, strict=True)]
-                for row in batch.labels.tolist()
-            ]
-            known["label_value"] = (("input", "label"), texts)
-    return known
-
-
-def _add_bits(groups: dict[str, Variables], fields: dict[str, Tensor], x: Tensor) -> None:
-    """What is known of vectors of bits x (B, bits) only."""
-    groups["posterior"]["info_loss"] = (EACH, fields["info_loss"], BITS)
-    groups["constant_data"]["c0"] = (("chain", "input"), fields["c0"][:, 0], BITS)
-    groups["posterior_predictive"] = {
-        "x": ((*EACH, "bit"), _codes(fields["x"])),
-        "ones": (EACH, fields["x"].nansum(-1).to(torch.int64)),
-        "correct": (EACH, fields["correct"], BITS),
-        "log_likelihood": (EACH, fields["log_likelihood_of_x"], NATS),
-    }
-    groups["observed_data"] = {
-        "x": (("input", "bit"), _codes(x)),
-        "ones": ("input", x.nansum(-1).to(torch.int64)),
+def _bits(dims: tuple[str, ...], x: Tensor) -> Variables:
+    return {
+        "x": ((*dims, "bit"), x.nan_to_num(-1).to(torch.int8)),
+        "ones": (dims, x.nansum(-1).to(torch.int64)),
     }
 
 
-def _codes(x: Tensor) -> Tensor:
-    """int8 bits, −1 where they are missing."""
-    return x.nan_to_num(-1).to(torch.int8)
-
-
-def _dataset(
-    variables: Variables, coords: dict[str, Any], attributes: dict[str, str]
-) -> xr.Dataset:
-    """Variables with the coordinates of the dimensions that they have."""
+def _dataset(variables: Variables, coords: dict[str, Any]) -> xr.Dataset:
+    """Variables with the coordinates of the dimensions that they have, else numbers from 0."""
     arrays = {
         name: xr.Variable(dims, np.asarray(values), *more)
         for name, (dims, values, *more) in variables.items()
     }
-    for array in arrays.values():
-        if array.dtype.kind in "fiu":  # texts cannot be compressed
-            array.encoding["zlib"] = True
-    used = {str(dim): coords[str(dim)] for array in arrays.values() for dim in array.dims}
-    return xr.Dataset(arrays, used, attributes)
+    sizes = {str(dim): n for array in arrays.values() for dim, n in array.sizes.items()}
+    return xr.Dataset(arrays, {dim: coords.get(dim, np.arange(n)) for dim, n in sizes.items()})
 
 
-def _attributes(chains: Sequence[Run], split: str, seed: int) -> dict[str, str]:
-    tables = {
-        table: {
-            key: value for key, value in chains[0].config[table].items() if key not in MAY_DIFFER
+# Of a tree, or of what ArviZ reads from its file.
+
+
+def label_free(tree: Any) -> xr.Dataset:
+    """The quantities (chain, draw, input) that mean the same in every training seed: ``info_loss``
+    of bits, ``length``, ``log_reward``, ``log_weight``, and ``log_likelihood``.
+
+    They do not change when tokens are renamed or the latent space is transformed; ``log_q``, a
+    density of states, does.
+    """
+    stats, posterior = tree["sample_stats"], tree["posterior"]
+    lost = {"info_loss": posterior["info_loss"]} if "info_loss" in posterior else {}
+    known = {name: stats[name] for name in ("length", "log_reward", "log_weight")}
+    return xr.Dataset(lost | known | {"log_likelihood": tree["log_likelihood"]["x"]})
+
+
+def label_free_rhat(tree: Any) -> xr.Dataset:
+    """(input) rank-normalised R̂ across training seeds, by ``arviz.rhat``, of label-free quantities.
+
+    Near 1 where the seeds agree on how an input is described: how much is lost, in how many tokens,
+    how well. This compares trained models and is no test of mixing, as draws of a chain are
+    independent. Of five chains of one distribution, one input in twenty exceeds 1.02 at 50 draws,
+    and 1.006 at 200. Not offered for ``z`` and ``tokens``: a seed is free to rotate its latent
+    space and to exchange its tokens. NaN where a quantity never varies, and below 4 draws.
+
+    Raises ValueError for a single chain, whose halves ArviZ would compare.
+    """
+    quantities = label_free(tree).drop_attrs()
+    if quantities.sizes["chain"] < 2:
+        raise ValueError("R-hat across seeds needs runs of two or more training seeds")
+    with np.errstate(invalid="ignore", divide="ignore"):  # of quantities that never vary
+        rhat: xr.Dataset = arviz().rhat(quantities)
+    return rhat
+
+
+def predictive_check(tree: Any) -> xr.Dataset:
+    """The Bayesian p-value ``p_total`` (chain) of the number T of 1s, summed over inputs,
+    P(T(replicate) < T(x)) + ½ P(T(replicate) = T(x)); beside it ``observed`` () and ``replicated``
+    (chain), means over inputs and draws.
+
+    A replicate is drawn from P(x | z_T), z_T from the sampler for the same input, so a p-value near
+    0 or 1 means that what is decoded from z_T differs from the input. Needs vectors of bits.
+    """
+    replicated = tree["posterior_predictive"]["ones"].astype(float).drop_attrs()
+    observed = tree["observed_data"]["ones"].astype(float).drop_attrs()
+    sums, total = replicated.sum("input"), observed.sum("input")
+    return xr.Dataset(
+        {
+            "p_total": ((sums < total) + 0.5 * (sums == total)).mean("draw"),
+            "observed": observed.mean("input"),
+            "replicated": replicated.mean(["draw", "input"]),
         }
-        for table in store.TABLES
-    }
-    environments = [run.environment for run in chains]
-    return {
-        "inference_library": "plot_attractors",
-        "inference_library_version": metadata.version("plot-attractors"),
-        "config": tomlkit.dumps(tables),
-        "seeds": json.dumps([run.seed for run in chains]),
-        "commits": json.dumps([environment.get("commit", "") for environment in environments]),
-        "versions": json.dumps([environment.get("versions", {}) for environment in environments]),
-        "split": split,
-        "sampling_seed": str(seed),
-    }
+    )

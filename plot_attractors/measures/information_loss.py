@@ -8,22 +8,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
-from scipy.stats import geom
 from torch import Tensor
 
-from plot_attractors.ecdf import (
-    least_tail,
-    simultaneous_band,
-    tail_probabilities,
-)
-
 RESAMPLES, COVERAGE = 2000, 0.95  # of an interval
-# of `ecdf_difference`: the greatest d, the band's probability, samples of theory
-GREATEST, LEVEL, SIMULATIONS = 12, 0.94, 1000
 
 
 class Counts(NamedTuple):
@@ -135,33 +123,3 @@ def bootstrap_interval(values: Tensor, counts: Tensor) -> tuple[InformationLoss,
     tails = torch.tensor([(1 - COVERAGE) / 2, (1 + COVERAGE) / 2], dtype=torch.float64)
     bounds = [field.nanquantile(tails) for field in statistics]
     return InformationLoss(*(b[0] for b in bounds)), InformationLoss(*(b[1] for b in bounds))
-
-
-def ecdf_difference(d: NDArray[np.integer]) -> pd.DataFrame:
-    """The distribution function of independent losses minus that of Geometric(½), given d ≥ 0.
-
-    Columns d = 0 … 12, difference, low, high: a sample from Geometric(½) of the same size stays
-    between low and high at all of these d at once with probability 0.94, by simulation with a fixed
-    seed. No rows where no d ≥ 0.
-
-    The band is that of `plot_attractors.ecdf`, whose source it shares.
-    """
-    d = d[d >= 0]
-    if not (n := d.size):
-        return pd.DataFrame(columns=["d", "difference", "low", "high"])
-    k = np.arange(GREATEST + 1)
-    theory = geom(0.5, loc=-1).cdf(k)
-    simulated = geom(0.5, loc=-1).rvs((SIMULATIONS, n), random_state=0)
-    below = np.stack([(simulated <= value).sum(1) for value in k], 1)
-    tails = tail_probabilities(n, theory)
-    # of a single d, so that all d together have the level
-    tail = float(np.quantile(least_tail(below, tails), 1 - LEVEL))
-    low, high = simultaneous_band(tail, tails)
-    return pd.DataFrame(
-        {
-            "d": k,
-            "difference": (d.ravel()[:, None] <= k).mean(0) - theory,
-            "low": low / n - theory,
-            "high": high / n - theory,
-        }
-    )

@@ -101,7 +101,7 @@ def test_every_analysis_is_made_of_counts_or_refuses_them(kind: str, name: str) 
         assert "\n" not in str(raised.value)
         return
     tables = program.measure(run, config)
-    assert "ecdf.csv" not in tables  # of bits that are lost
+    assert "ones.npz" not in tables
     assert name != "perturbation" or "summary.csv" not in tables  # of bits that differ
     assert name != "trajectories" or json.loads(tables["trajectories.json"])["bits"] is None
     if hasattr(program, "draw"):
@@ -141,7 +141,7 @@ def test_a_users_own_bits_are_analysed_as_bits() -> None:
         program = registry.load("analyses", name)
         assert program.NEEDS.met(run)
         tables = program.measure(run, program.Config(**SETTINGS[name]))
-        assert ("ecdf.csv" in tables) == (name == "diagnostics")
+        assert ("ones.npz" in tables) == (name == "diagnostics")
 
 
 def test_what_inputs_are_is_asked_without_a_random_number() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import geom
@@ -12,7 +11,6 @@ from scipy.stats import geom
 from plot_attractors.measures.information_loss import (
     bootstrap_interval,
     correct_bits,
-    ecdf_difference,
     information_loss,
     tabulate,
 )
@@ -85,17 +83,3 @@ def test_intervals_from_inputs_cover_and_those_from_draws_would_not(
         narrow += abs(centre - 0.5) <= 1.96 * (centre * (1 - centre) / counts.sum().item()) ** 0.5
     assert 0.88 <= covered / 200 <= 0.99
     assert narrow / 200 < 0.75
-
-
-def test_the_band_of_the_ecdf_holds_samples_of_the_theory() -> None:
-    theory, k = geom(0.5, loc=-1), np.arange(13)
-    samples = theory.rvs((500, 200), random_state=1)
-    result = ecdf_difference(np.append(samples[0], [-3, -1]))  # which are left out
-    assert result["d"].tolist() == k.tolist()
-    of = np.stack([(samples <= d).mean(1) for d in k], 1) - theory.cdf(k)
-    np.testing.assert_allclose(result["difference"], of[0])
-    low, high = result["low"].to_numpy() - 1e-9, result["high"].to_numpy() + 1e-9
-    assert 0.91 < ((low <= of) & (of <= high)).all(1).mean() < 0.99
-    assert ecdf_difference(np.array([-1])).empty
-    far = ecdf_difference(geom(0.4, loc=-1).rvs(500, random_state=1))
-    assert (far["difference"] < far["low"]).any()
