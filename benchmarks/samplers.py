@@ -1,11 +1,10 @@
 """The leaderboard of diffusion samplers, which learn from the reward alone:
 
     python benchmarks/samplers.py runs/samplers --targets many_well_32 --seeds 0 1 2
-    python benchmarks/samplers.py runs/samplers --table
 
 VarGrad on each target for as many seconds of processor time, on one thread; rows are appended to
-FOLDER/rows.csv and what is there is not run again. `--table` prints medians and spreads beside what
-was published (docs/results/tables/samplers_published.csv).
+FOLDER/rows.csv, and their medians printed beside what was published
+(docs/results/tables/samplers_published.csv).
 
 Columns: updates; millions of energy calls, evaluations of log R or of its gradient in training;
 ELBO and EUBO less log Z, with the standard error of the latter; |log Ẑ − log Z| by importance
@@ -15,6 +14,7 @@ many exact ones. Nats, but for the last two.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ import torch
 from pyro.distributions import Normal
 from scipy.integrate import quad
 from scipy.optimize import linear_sum_assignment
-from shared import arguments, begin, header, parser, row
+from shared import arguments, as_in_training, parser
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
@@ -138,6 +138,11 @@ HARMONICS = math.pi * torch.linspace(0.25, 8, 16)
 OF_TIME = 2 * len(HARMONICS)  # features of a time
 
 
+def zero(layer: nn.Linear, bias: float = 0.0) -> None:
+    nn.init.zeros_(layer.weight)
+    nn.init.constant_(layer.bias, bias)
+
+
 def of_time(t: Tensor) -> Tensor:
     """Features (…, OF_TIME) of times t (…, 1) in [0, 1]."""
     angle = t * HARMONICS
@@ -153,12 +158,10 @@ class Coordinates(nn.Module):
 
     def __init__(self, units: int = 16) -> None:
         super().__init__()
-        self.enter = nn.Linear(2, units, bias=False)
-        self.time = nn.Linear(OF_TIME, units)
+        self.enter, self.time = nn.Linear(2, units, bias=False), nn.Linear(OF_TIME, units)
         middle, leave = nn.Linear(OF_TIME, 64), nn.Linear(64, units * 2)
         nn.init.normal_(self.enter.weight)
-        nn.init.zeros_(leave.weight)
-        nn.init.zeros_(leave.bias)
+        zero(leave)
         self.weights = nn.Sequential(middle, nn.GELU(), leave, nn.Unflatten(-1, (units, 2)))
 
     def forward(self, z: Tensor, gradient: Tensor, time: Tensor) -> Tensor:
@@ -185,13 +188,11 @@ class Policy(nn.Module):
         d = target.d
         self.enter, self.time = nn.Linear(d, hidden), nn.Linear(OF_TIME, hidden)
         self.middle, self.leave = nn.Linear(hidden, hidden), nn.Linear(hidden, 4 * d)
-        nn.init.zeros_(self.leave.weight)
-        nn.init.zeros_(self.leave.bias)
+        zero(self.leave)
         self.target, self.steps = target, steps
         if target.coordinates:
             self.coordinates, self.factor = Coordinates(), nn.Linear(OF_TIME, d)
-            nn.init.zeros_(self.factor.weight)
-            nn.init.constant_(self.factor.bias, 0.5 / max(1.0, target.sigma**2 / 5))
+            zero(self.factor, 0.5 / max(1.0, target.sigma**2 / 5))
         self.calls = 0  # of log R or its gradient
         self.gradients: list[Tensor] = []  # at the states of a simulation, for its scoring
 
@@ -315,52 +316,27 @@ def judged(sampler: Sampler) -> dict[str, float]:
     }
 
 
-def panel(folder: Path, targets: list[str], seeds: list[int], seconds: float) -> None:
-    file = folder / "rows.csv"
-    for name in targets:
-        target = TARGETS[name]()
-        for seed in seeds:
-            key = {"target": name, "seed": seed, "budget": f"{seconds:g} s"}
-            tables = [pd.read_csv(file)] if file.exists() else []
-            if tables and (tables[0][list(key)] == pd.Series(key)).all(axis=1).any():
-                continue
-            sampler, n = train(target, seed, seconds)
-            calls = sampler.policy.calls
-            torch.manual_seed(seed)
-            line = {**key, "updates": n, "energy_millions": calls / 1e6, **judged(sampler)}
-            new = pd.DataFrame([line])
-            pd.concat([*tables, new]).to_csv(file, index=False, float_format="%.5g")
-            print(new.to_string(index=False, header=False), flush=True)
-
-
-def table(folder: Path) -> None:
-    """Medians over seeds with their range in brackets, and what was published of the targets."""
-    rows, published = pd.read_csv(folder / "rows.csv"), pd.read_csv(PUBLISHED)
-    columns = ("elbo", "eubo", "log_z_rw_error", "w2", "energy_millions")
-    header("target", "sampler", "ELBO", "EUBO", "log Z error", "W2", "energy calls, millions")
-    for (target, budget), part in rows.groupby(["target", "budget"], sort=False):
-        cells = [f"{part[c].median():.3g} ({part[c].min():.3g} to {part[c].max():.3g})"
-                 for c in columns]  # fmt: skip
-        row(target, f"ours, {budget}", *cells)
-        for _, line in published[published["target"] == target].iterrows():
-            cells = ["" if pd.isna(line[c]) else f"{line[c]:g}" for c in columns]
-            row(target, f"{line['method']} ({line['source']})", *cells)
-
-
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", nargs="?", type=Path)
     options.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--seconds", type=float, default=300.0, help="of processor time")
-    options.add_argument("--table", action="store_true", help="medians and spreads of rows")
     given = arguments(globals(), options)
+    as_in_training()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if not given.table:
-        begin()
-        panel(given.folder, given.targets, given.seeds, given.seconds)
-    if given.table or given.small:
-        table(given.folder)
+    file = given.folder / "rows.csv"
+    rows = pd.read_csv(file) if file.exists() else pd.DataFrame()
+    for name, seed in itertools.product(given.targets, given.seeds):
+        sampler, n = train(TARGETS[name](), seed, given.seconds)
+        line = {"target": name, "seed": seed, "method": f"{given.seconds:g} s", "updates": n}
+        line["energy_millions"] = sampler.policy.calls / 1e6
+        rows = pd.concat([rows, pd.DataFrame([line | judged(sampler)])])
+        rows.to_csv(file, index=False, float_format="%.5g")
+    medians = rows.drop(columns="seed").groupby(["target", "method"], as_index=False).median()
+    published = pd.read_csv(PUBLISHED)
+    both = pd.concat([medians, published[published["target"].isin(given.targets)]])
+    print(both.drop(columns=["arxiv", "table"]).sort_values("target").to_string(index=False))
 
 
 if __name__ == "__main__":

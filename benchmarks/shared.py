@@ -1,11 +1,9 @@
-"""What several benchmarks do: command lines and Markdown tables."""
+"""What several benchmarks do: command lines, and torch as in training."""
 
 from __future__ import annotations
 
 import argparse
 import atexit
-import platform
-import re
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,11 +12,9 @@ from typing import Any
 import pyro
 import torch
 
-from plot_attractors.runs import environment as environment_
-
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Of a program with this docstring."""
+    """Of a program with this docstring, that writes into a folder."""
     plain = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(description=doc, formatter_class=plain)
     small = "in seconds, into a temporary folder: all is executed, and results mean nothing"
@@ -33,14 +29,11 @@ def arguments(program: dict[str, Any], own: argparse.ArgumentParser) -> argparse
     """
     given = own.parse_args()
     if given.small:
-        constants = {name: value for name, value in program["SMALL"].items() if name.isupper()}
-        options = {name: value for name, value in program["SMALL"].items() if not name.isupper()}
-        if unknown := (constants.keys() - program.keys()) | (options.keys() - vars(given).keys()):
-            raise KeyError(f"SMALL names what the program does not have: {sorted(unknown)}")
-        program.update(constants)
-        own.set_defaults(**options)
+        small = program["SMALL"]
+        program.update({name: value for name, value in small.items() if name.isupper()})
+        own.set_defaults(**{name: value for name, value in small.items() if not name.isupper()})
         given = own.parse_args()
-    if "folder" in given and given.folder is None:
+    if given.folder is None:
         if not given.small:
             own.error("name a folder, or add --small")
         given.folder = Path(mkdtemp())
@@ -53,25 +46,3 @@ def as_in_training() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     pyro.enable_validation(False)
-
-
-def begin() -> None:
-    """As in training, and a line that names the machine."""
-    as_in_training()
-    facts = environment_.describe(torch.device("cpu"))
-    commit = facts.get("commit", "unknown")[:7] + (" and changes" if facts.get("dirty") else "")
-    linux = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.+)", linux.read_text() if linux.exists() else "")
-    cores = f"{facts['processors']} cores, one thread"
-    machine = f"{names[0] if names else platform.machine()}, {cores}"
-    print(f"{machine}, torch {facts['versions']['torch']}, commit {commit}\n", flush=True)
-
-
-def header(*names: str) -> None:
-    """Starts a table whose first column is text."""
-    row(*names)
-    print("|:--|" + "--:|" * (len(names) - 1))
-
-
-def row(*cells: object) -> None:
-    print("|", " | ".join(map(str, cells)), "|", flush=True)

@@ -17,11 +17,7 @@ import torch
 from ..small import module_at
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = {
-    path.stem: text
-    for path in (ROOT / "benchmarks").glob("*.py")
-    if '__name__ == "__main__"' in (text := path.read_text())
-}
+PROGRAMS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"shared"}
 
 
 def commands(*variables: str) -> list[tuple[str, str]]:
@@ -40,54 +36,34 @@ def test_every_program_is_run_small() -> None:
     assert sorted(commands("SMALL=1")) == [(name, " --small") for name in sorted(PROGRAMS)]
 
 
-def test_those_that_name_the_machine_are_run_at_their_sizes() -> None:
-    timed = sorted(name for name, text in PROGRAMS.items() if "    begin()\n" in text)
-    assert sorted(commands()) == [(name, "") for name in timed]
-    assert len(timed) < len(PROGRAMS)
+def test_samplers_alone_are_run_at_their_size() -> None:
+    assert commands() == [("samplers", "")]
 
 
-@pytest.fixture
-def shared() -> Any:
-    return module_at(ROOT / "benchmarks" / "shared.py")
-
-
-def asked(shared: Any, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[dict[str, Any], Any]:
-    """A program's constants, and what it is asked to do."""
-    program = {"SIZE": 9, "SMALL": {"SIZE": 1, "seeds": [0]}}
-    options = shared.parser("Measures.")
-    options.add_argument("folder", nargs="?", type=Path)
-    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    monkeypatch.setattr(sys, "argv", ["program.py", *words])
-    return program, shared.arguments(program, options)
-
-
-def test_small_changes_constants_and_defaults(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, given = asked(shared, monkeypatch, "there")
-    assert (program["SIZE"], given.seeds, given.folder) == (9, [0, 1], Path("there"))
-    program, given = asked(shared, monkeypatch, "--small")
-    assert (program["SIZE"], given.seeds) == (1, [0])
-    assert not list(given.folder.iterdir())
-    program, given = asked(shared, monkeypatch, "there", "--small", "--seeds", "5")
-    assert (program["SIZE"], given.seeds, given.folder) == (1, [5], Path("there"))
-
-
-def test_a_folder_must_be_named(
-    shared: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_small_changes_constants_and_defaults(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shared = module_at(ROOT / "benchmarks" / "shared.py")
+
+    def asked(*words: str) -> tuple[int, Any]:
+        """A program's constant, and what it is asked to do."""
+        program: dict[str, Any] = {"SIZE": 9, "SMALL": {"SIZE": 1, "seeds": [0]}}
+        options = shared.parser("Measures.")
+        options.add_argument("folder", nargs="?", type=Path)
+        options.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+        monkeypatch.setattr(sys, "argv", ["program.py", *words])
+        given = shared.arguments(program, options)
+        return program["SIZE"], given
+
+    size, given = asked("there")
+    assert (size, given.seeds, given.folder) == (9, [0, 1], Path("there"))
+    size, given = asked("--small")
+    assert (size, given.seeds, [*given.folder.iterdir()]) == (1, [0], [])
+    size, given = asked("there", "--small", "--seeds", "5")
+    assert (size, given.seeds, given.folder) == (1, [5], Path("there"))
     with pytest.raises(SystemExit):
-        asked(shared, monkeypatch)
+        asked()
     assert capsys.readouterr().err.endswith("error: name a folder, or add --small\n")
-
-
-@pytest.mark.parametrize("name", ["SIZES", "seedes"])
-def test_small_names_only_what_there_is(
-    name: str, shared: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["program.py", "--small"])
-    options = shared.parser("Measures.")
-    options.add_argument("--seeds", type=int, default=1)
-    with pytest.raises(KeyError, match=name):
-        shared.arguments({"SIZE": 9, "SMALL": {"SIZE": 1, name: 2}}, options)
 
 
 def test_a_sampler_that_has_learned_nothing_is_in_balance(monkeypatch: pytest.MonkeyPatch) -> None:
