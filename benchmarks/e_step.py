@@ -52,7 +52,7 @@ def new_dynamics(
     """A schedule that is about to begin its last E-step."""
     loaded = programs(*names, run.data_name)
     known = settings.flatten(settings.to_table(run.model_config))
-    own = settings.leaves(loaded.inference.Config)
+    own = settings.fields(loaded.inference.Config)
     values = {k: v for k, v in known.items() if v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
     if "vocabulary" in own:  # tokens have their axes

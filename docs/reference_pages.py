@@ -19,9 +19,8 @@ import typer.cli
 from plot_attractors import cli
 from plot_attractors.report.sections import SECTIONS
 from plot_attractors.runs import registry
-from plot_attractors.runs.described import settings_of
-from plot_attractors.runs.run import default_data, default_inference
-from plot_attractors.runs.settings import flatten, presets_of
+from plot_attractors.runs.run import defaults_of
+from plot_attractors.runs.settings import as_text, fields, flatten, presets_of, wanted
 
 __all__ = ["PACKAGES", "commands", "library_page", "program_page", "programs_page", "write"]
 
@@ -95,9 +94,10 @@ def program_page(kind: registry.Kind, name: str) -> str:
     module, file = registry.load(kind, name), registry.find(kind, name)
     parts = [f"# {name}", _plain(inspect.getdoc(module) or ""), *_how(kind, name, module)]
     full = presets_of(module, "hbv").get("full", {}) if hasattr(module, "PRESETS") else {}
-    settings = settings_of(module.Config, full) if hasattr(module, "Config") else []
+    settings = fields(module.Config)
     if settings:
-        rows = [(f"`{s.name}`", s.default, s.takes, s.meaning) for s in settings]
+        rows = [(f"`{n}`", as_text(full.get(n, s.default)), wanted(s.type), s.meaning)
+                for n, s in settings.items()]  # fmt: skip
         heads = ("setting", "default, on binary vectors" if full else "default", "takes", "meaning")
         parts += ["## Settings", table(heads, [tuple(map(_plain, row)) for row in rows])]
     else:
@@ -110,7 +110,7 @@ def program_page(kind: registry.Kind, name: str) -> str:
 
 def _how(kind: registry.Kind, name: str, module: ModuleType) -> list[str]:
     if kind == "models":
-        data, default = default_data(module), default_inference(module)
+        data, default = defaults_of(module)
         return [
             f"`plot-attractors fit {name}`; on [{data}](../datasets/{data}.md), trained by "
             f"[{default}](../inference/{default}.md), where no others are named."
@@ -132,16 +132,10 @@ def _presets(module: ModuleType) -> list[str]:
     """What each preset sets, those for one kind of data among them."""
     rows = [
         (" of ".join(f"`{part}`" for part in reversed(preset.split("/"))),
-         ", ".join(f"`{k}={_value(v)}`" for k, v in flatten(values).items()) or "the defaults")
+         ", ".join(f"`{k}={as_text(v)}`" for k, v in flatten(values).items()) or "the defaults")
         for preset, values in getattr(module, "PRESETS", {}).items()
     ]  # fmt: skip
     return ["## Presets", table(("preset", "what it sets"), rows)] if rows else []
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return ",".join(map(_value, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _captions(module: ModuleType) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
-from plot_attractors.runs.settings import leaves
+from plot_attractors.runs.settings import fields
 from plot_attractors.training import (
     ExactSentences,
     MStep,
@@ -34,7 +34,7 @@ class Config:
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings of a model's Config that have no effect on this program, and why."""
-        names = [] if model is None else leaves(type(model))
+        names = [] if model is None else fields(type(model))
         return {n: "exact_em has no dynamics" for n in names if n.startswith("dynamics.")}
 
 

@@ -77,12 +77,6 @@ class Config:
     reward: RewardConfig = field(default_factory=RewardConfig)
     pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z), of images
 
-    # settings that act in `build` alone: one that changes nothing in the model is refused
-    BUILT: ClassVar[tuple[str, ...]] = (
-        "language", "latent", "token_axes", "steps", "epsilon", "readout", "units", "dynamics",
-        "reward", "pixel_noise",
-    )  # fmt: skip
-
     def __post_init__(self) -> None:
         check_ranges(self)
 

@@ -26,21 +26,21 @@ LINES = {
     "plot_attractors/measures/": 2071,
     "plot_attractors/analysis/": 2427,
     "plot_attractors/baselines/": 741,
-    "plot_attractors/runs/": 3941,
-    "plot_attractors/report/": 2011,
-    "plot_attractors/paper/": 625,
-    "plot_attractors/cli/": 1081,
-    "plot_attractors/": 346,
-    "models/": 649,
+    "plot_attractors/runs/": 2848,
+    "plot_attractors/report/": 2008,
+    "plot_attractors/paper/": 624,
+    "plot_attractors/cli/": 770,
+    "plot_attractors/": 327,
+    "models/": 643,
     "inference/": 885,
     "datasets/": 161,
     "analyses/": 7523,
     "benchmarks/": 648,
     "examples/": 277,
-    "docs/": 685,
-    "tests/": 24102,
+    "docs/": 679,
+    "tests/": 23674,
 }
-WORDS = 52519  # of pages
+WORDS = 52443  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -66,7 +66,7 @@ def read_inputs(run: Run, what: Any) -> Inputs:
         if not hasattr(data, name):
             raise ValueError(
                 f"{type(data).__name__} has no method {name}, so its inputs can be given as a "
-                "batch alone: run.ask(run.data.batch(1))"
+                "batch alone: ask(run, run.data.batch(1))"
             )
     if isinstance(what, int | np.integer) and not isinstance(what, bool):
         return _numbered(data, int(what))

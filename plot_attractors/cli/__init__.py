@@ -4,7 +4,6 @@
 
 from . import programs, questions, runs, training
 from .shared import app
-from .streams import guarded
 
 __all__ = ["app", "main", "programs", "questions", "runs", "training"]
 
@@ -13,9 +12,4 @@ _ORDER = [
     "list", "settings", "copy",
 ]  # fmt: skip
 app.registered_commands.sort(key=lambda one: _ORDER.index(one.name or one.callback.__name__))  # type: ignore[union-attr]
-
-
-def main() -> None:
-    """Entry point of the console script."""
-    with guarded():
-        app()
+main = app  # the console script

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
 from plot_attractors import __version__
-from plot_attractors.durations import duration
-from plot_attractors.runs import registry
 
 __all__ = [
-    "Debug", "RunPaths", "Set", "app", "capital", "console", "debugging", "errors", "expanded",
-    "messages", "one_sentence", "sentence", "shown", "still",
-]  # fmt: skip
+    "DEBUG",
+    "RunPath",
+    "RunPaths",
+    "Set",
+    "app",
+    "command",
+    "console",
+    "errors",
+    "say",
+    "sentence",
+    "write_table",
+]
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+DEBUG = "PLOT_ATTRACTORS_DEBUG"  # with a value, errors come with their traceback
+
+Set = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
+]
+RunPath = Annotated[Path, Argument(help="Directory of a run, or pretrained:NAME from `list`.")]
+RunPaths = Annotated[
+    list[Path],
+    Argument(metavar="RUN...", help="Directories of runs, or pretrained:NAME from `list`."),
+]
+
 
 app = typer.Typer(
     help="Thoughts as attractors: fit models written as Pyro programs, analyse and compare them.",
@@ -31,28 +54,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
-
-STILL_SECONDS = 15.0
-DEBUG = "PLOT_ATTRACTORS_DEBUG"
-
-Debug = Annotated[
-    bool, Option("--debug", help=f"Show the whole traceback of an error (or set {DEBUG}=1).")
-]
-Set = Annotated[
-    list[str] | None,
-    Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
-]
-RunPaths = Annotated[
-    list[Path],
-    Argument(metavar="RUN...", help="Directories of runs, or pretrained:NAME from `list`."),
-]
 
 
 def _version(asked: bool) -> None:
     if asked:
-        console.print(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -65,57 +71,46 @@ def common(
     """What stands before every command."""
 
 
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A function becomes a command, whose errors are told in one sentence."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            with _one_sentence(), _messages():
+                function(*args, **kwargs)
+
+        return app.command(name)(guarded)
+
+    return register
+
+
 @contextlib.contextmanager
-def one_sentence(debug: bool) -> Iterator[None]:
+def _one_sentence() -> Iterator[None]:
     try:
         yield
-    except (typer.Exit, typer.Abort):
+    except typer.Exit:
         raise
     except KeyboardInterrupt:
         errors.print("Interrupted.")
         raise typer.Exit(130) from None
-    except SystemExit as ended:  # by a program, whose status would pass for our own
-        errors.print(f"[bold red]Error:[/bold red] {escape(registry.exit_sentence(ended))}")
-        raise typer.Exit(2) from None
     except Exception as error:
-        if debugging(debug):
+        if os.environ.get(DEBUG):
             raise
         errors.print(f"[bold red]Error:[/bold red] {escape(sentence(error))}")
         raise typer.Exit(2) from None
 
 
 @contextlib.contextmanager
-def still(what: str) -> Iterator[None]:
-    """Where the output is no terminal, a line every 15 s that says that the work goes on."""
-    begun, ended = time.monotonic(), threading.Event()
-
-    def tell() -> None:
-        while not ended.wait(STILL_SECONDS):
-            console.print(f"{what}, {duration(time.monotonic() - begun)} so far")
-
-    thread = threading.Thread(target=tell, daemon=True)
-    if not console.is_terminal:
-        thread.start()
+def _messages() -> Iterator[None]:
+    """What the library logs, on the standard error stream."""
+    logger, handler = logging.getLogger("plot_attractors"), logging.StreamHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        ended.set()
-        if thread.is_alive():
-            thread.join()
-
-
-def expanded(path: Path | None) -> Path | None:
-    """A path of an option, with ~ as the home directory, which shells leave in --out=~/x."""
-    return None if path is None else path.expanduser()
-
-
-def shown(path: Path) -> str:
-    """A path as an argument of a command: none that begins as an option."""
-    return f"./{path}" if str(path).startswith("-") else str(path)
-
-
-def debugging(debug: bool) -> bool:
-    return debug or bool(os.environ.get(DEBUG))
+        logger.removeHandler(handler)
 
 
 def sentence(error: Exception) -> str:
@@ -125,27 +120,15 @@ def sentence(error: Exception) -> str:
     if isinstance(error, ValueError | OSError | FloatingPointError | MemoryError):
         return text
     # not one of our own: a fault in a program
-    return f"{type(error).__name__}: {text} (--debug shows where)"
+    return f"{type(error).__name__}: {text} ({DEBUG}=1 shows where)"
 
 
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def say(text: str, to: Console = console) -> None:
+    """Print a text as it stands."""
+    to.print(text, markup=False)
 
 
-@contextlib.contextmanager
-def messages(to: Console = console) -> Iterator[None]:
-    logger, handler = logging.getLogger("plot_attractors"), logging.Handler()
-    handler.emit = lambda record: _print(record.getMessage(), to)  # type: ignore[method-assign]
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-def _print(text: str, to: Console) -> None:
-    path = "/" in text.split(" ", 1)[0]  # a path keeps its small letter
-    to.print(escape(text if path else capital(text)))
+def write_table(table: pd.DataFrame, out: Path) -> None:
+    """Write a table as the CSV file that a user named."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(out, index=False)

@@ -1,87 +1,70 @@
-"""Views of trainings: live in a terminal, lines elsewhere."""
+"""How far trainings are: one line, shown in place in a terminal, and else now and then."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from plot_attractors.cli.shared import console
-from plot_attractors.durations import duration
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Progress
-    from plot_attractors.runs.jobs import Status
+    from plot_attractors.runs.sweep import Status
 
 __all__ = ["SweepView", "TrainingView", "sweep_table"]
 
-_LINE_SECONDS = 5.0
-_SWEEP_SECONDS = 2.0
+_SECONDS = 5.0  # between two lines
 _SHOWN_METRICS = 8
 
 
-class TrainingView:
-    def __init__(self, console: Console) -> None:
-        self._console, self._shown = console, -_LINE_SECONDS
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+class _View:
+    def __init__(self, to: Console = console) -> None:
+        self._console, self._due, self._last = to, 0.0, ""
+        self._live = Live(console=to, auto_refresh=False) if to.is_terminal else None
 
-    def __enter__(self) -> TrainingView:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def _tell(self, line: Callable[[], str], last: bool) -> None:
+        if self._live is None and time.monotonic() < self._due and not last:
+            return
+        self._due, text = time.monotonic() + _SECONDS, line()
+        if self._live is not None:
+            self._live.start()
+            self._live.update(Text(text), refresh=True)
+        elif text != self._last:
+            self._console.print(escape(text))
+        self._last = text
+
+
+class TrainingView(_View):
+    """Phase, losses and the time that is left."""
 
     def show(self, progress: Progress) -> None:
-        if self._live is not None:
-            self._live.start()
-            self._live.update(_panel(progress), refresh=True)
-            return
-        now = time.monotonic()
-        if now - self._shown >= _LINE_SECONDS or progress.position == progress.total:
-            self._shown = now
-            self._console.print(escape(_line(progress)))
+        self._tell(lambda: _line(progress), progress.position == progress.total)
 
 
-class SweepView:
-    """The runs of a sweep: a table in a terminal, elsewhere a line for each change of a state."""
-
-    def __init__(self) -> None:
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._shown, self._states = -_SWEEP_SECONDS, dict[str, str]()
-
-    def __enter__(self) -> SweepView:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+class SweepView(_View):
+    """How many runs are in each state."""
 
     def show(self, look: Callable[[], Sequence[Status]], last: bool = False) -> None:
-        """Every few seconds, and at last."""
-        now = time.monotonic()
-        if now - self._shown < _SWEEP_SECONDS and not last:
-            return
-        self._shown, runs = now, look()
-        if self._live is not None:
-            self._live.update(sweep_table(runs), refresh=True)
-            return
-        for one in runs:
-            if one.state != self._states.get(one.run.name, "not begun"):
-                after = (
-                    f" ({one.minutes:.1f} minutes)" if one.state == "done" and one.minutes else ""
-                )
-                console.print(escape(f"{one.run.name}: {one.state}{after}"))
-            self._states[one.run.name] = one.state
+        def line() -> str:
+            counts = Counter(one.state for one in look())
+            return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+        self._tell(line, last)
 
 
 def sweep_table(states: Sequence[Status]) -> Table:
@@ -95,32 +78,13 @@ def sweep_table(states: Sequence[Status]) -> Table:
 
 
 def _line(progress: Progress) -> str:
-    share = f"{progress.position / max(1, progress.total):4.0%}"
-    phase = f"{progress.phase} {progress.cycle}"
-    count = f"{progress.position}/{progress.total}"
-    return "  ".join([share, phase, count, *_metrics(progress)[:_SHOWN_METRICS], _left(progress)])
-
-
-def _panel(progress: Progress) -> Group:
-    head = Table.grid(padding=(0, 2))
-    head.add_row(
-        Text(f"{progress.phase}, cycle {progress.cycle}", style="bold"),
-        ProgressBar(total=max(1, progress.total), completed=progress.position, width=30),
+    done = progress.position == progress.total
+    seconds = progress.seconds if done else progress.remaining
+    numbers = [f"{name} {value:.4g}" for name, value in progress.metrics.items()]
+    return "  ".join([
+        f"{progress.position / max(1, progress.total):4.0%}",
+        f"{progress.phase} {progress.cycle}",
         f"{progress.position}/{progress.total}",
-        _left(progress),
-    )
-    return Group(head, Text("  ".join(_metrics(progress))))
-
-
-def _metrics(progress: Progress) -> list[str]:
-    return [f"{name} {_number(value)}" for name, value in progress.metrics.items()]
-
-
-def _left(progress: Progress) -> str:
-    if progress.position == progress.total:
-        return f"{duration(progress.seconds)} in all"
-    return f"{duration(progress.remaining)} left"
-
-
-def _number(value: Any) -> str:
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
+        *numbers[:_SHOWN_METRICS],
+        f"{seconds / 60:.1f} minutes {'in all' if done else 'left'}",
+    ])  # fmt: skip

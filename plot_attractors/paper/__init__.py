@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from plot_attractors.paper.page import write_page
 from plot_attractors.paper.plan import planned
-from plot_attractors.runs.jobs import Status, run_here, status
+from plot_attractors.runs.sweep import Status, run_here, status
 
 __all__ = ["Made", "make_paper"]
 

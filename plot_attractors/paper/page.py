@@ -30,9 +30,8 @@ from plot_attractors.report.builder import (
 from plot_attractors.report.tables import fixed, text
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import about, condition
-from plot_attractors.runs.jobs import Status, inapplicable, lacking, status
 from plot_attractors.runs.numbers import minutes, numbers
-from plot_attractors.runs.sweep import Training
+from plot_attractors.runs.sweep import Status, Training, inapplicable, lacking, status
 
 __all__ = ["Cell", "write_page"]
 

@@ -22,12 +22,10 @@ from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store, trust, weights
-from plot_attractors.runs import environment as environment_
 from plot_attractors.runs.analyze import applies
-from plot_attractors.runs.described import settings_of, shown_value
 from plot_attractors.runs.numbers import NUMBERS, minutes, numbers, value_of
 from plot_attractors.runs.run import ATTRACTOR
-from plot_attractors.runs.settings import flatten, from_table, to_table
+from plot_attractors.runs.settings import as_text, fields, flatten, from_table, to_table
 
 __all__ = ["export", "measured_again"]
 
@@ -80,7 +78,7 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
         temporary.mkdir(parents=True)
         store.write(temporary / pretrained.WEIGHTS, content)
         store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
-        environment_.replace(temporary, kept)
+        store.write(temporary / "environment.json", json.dumps(kept, indent=2).encode())
         again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in known])
         about = {"precision": precision, "analyses": known, "again": again}
         store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())
@@ -193,9 +191,9 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
 def _differing(run: Run) -> Iterator[list[str]]:
     """Settings that are not the defaults of the programs: dotted name, value, default."""
     for config in (run.data_config, run.model_config, run.inference_config):
-        defaults = {setting.name: setting.default for setting in settings_of(type(config))}
+        defaults = {name: as_text(one.default) for name, one in fields(type(config)).items()}
         for name, value in flatten(to_table(config)).items():
-            if (shown := shown_value(value)) != defaults[name]:
+            if (shown := as_text(value)) != defaults[name]:
                 yield [f"`{name}`", shown, defaults[name]]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plot_attractors.durations import duration
 from plot_attractors.measures.registry import PAPER_DATA, Metric
 from plot_attractors.report import builder, findings, reproduce, sections
 from plot_attractors.report.builder import Block, Code, Page, Section, Table, Text
@@ -139,7 +138,7 @@ def _updates(run: Run) -> str:
 
 def _duration(run: Run) -> str:
     seconds = run.environment.get("seconds")
-    return duration(seconds) if isinstance(seconds, int | float) else "unknown"
+    return f"{seconds / 60:.1f} minutes" if isinstance(seconds, int | float) else "unknown"
 
 
 def _headlines(variants: Variants, numbers: Numbers) -> list[Block]:

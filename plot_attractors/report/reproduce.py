@@ -10,7 +10,7 @@ from typing import Any
 
 from plot_attractors.runs import Run, default_path, pretrained, registry, store
 from plot_attractors.runs.run import plan, programs
-from plot_attractors.runs.settings import as_text, default_of, flatten, leaves
+from plot_attractors.runs.settings import as_text, fields, flatten
 
 __all__ = ["commands", "machine", "shown_path"]
 
@@ -74,8 +74,8 @@ def _changed(run: Run) -> dict[str, Any]:
     needed = {
         f"{part}.{name}": run.config[part][name]
         for part, config in loaded.configs.items()
-        for name in leaves(config)
-        if default_of(config, name) is dataclasses.MISSING
+        for name, setting in fields(config).items()
+        if setting.default is dataclasses.MISSING
     }
     given = {name.partition(".")[2]: value for name, value in needed.items()}
     names = run.program_name, run.inference_name, run.preset, run.seed, None

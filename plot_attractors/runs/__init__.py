@@ -9,14 +9,13 @@ if TYPE_CHECKING:
         Interrupted,
         Progress,
         Run,
-        default_inference,
         default_path,
         fit,
         untrained,
     )
 
 __all__ = [
-    "Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "untrained",
+    "Interrupted", "Progress", "Run", "default_path", "fit", "untrained",
 ]  # fmt: skip
 
 

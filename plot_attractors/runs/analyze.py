@@ -5,15 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import multiprocessing
-import os
-import pickle
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -22,7 +16,6 @@ import torch
 
 from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
-from plot_attractors.runs.store import is_alive
 
 __all__ = [
     "AnalysisResult", "about", "analyze", "applies", "condition", "redraw", "require", "slow",
@@ -42,7 +35,6 @@ class AnalysisResult(NamedTuple):
     out: Path
     seconds: float
     error: Exception | None
-    left: int = 0  # analyses still to be made
 
 
 def analyze(
@@ -54,7 +46,6 @@ def analyze(
     quick: bool = False,
     draw: bool = True,
     out: str | Path | None = None,
-    jobs: int = 1,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
     """Run analysis programs on a run, each into ``analyses/<name>``.
@@ -74,132 +65,40 @@ def analyze(
         draw: whether figures are drawn; without, `redraw` does it later.
         out: where to copy a model of the package to, whose analyses are written there; by default
             ``./pretrained-NAME``.
-        jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
-            them one after the other in this process. Other numbers of threads may round differently
-            in the last digits.
         on_result: called after each.
 
     Raises:
         ValueError: the directory holds no fitted run, its data were changed since, a name or a
-            setting is unknown, two programs have one name, `out` holds something else or is not
-            needed, or jobs is below 1.
+            setting is unknown, or `out` holds something else or is not needed.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
     run.check_data()
-    if jobs < 1:
-        raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
-    names = [names] if isinstance(names, str | Path) else names
-    named = names is not None and bool(names := list(names))
+    names = [names] if isinstance(names, str | Path) else list(names or ())
     files = (registry.find("analyses", name) for name in names or registry.names("analyses"))
-    paths = list(dict.fromkeys(files))
-    for path in paths:
-        if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
-            raise ValueError(
-                f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
-            )
-    if quick and not named:
-        left_out = slow()
-        paths = [path for path in paths if path.stem not in left_out]
-    changed = settings or {}
-    _check_settings(paths, changed)
+    programs = {file: registry.load("analyses", file) for file in files}
+    if quick and not names:
+        programs = {file: of for file, of in programs.items() if file.stem not in slow()}
+    by_name, changed = [file.stem for file in programs], settings or {}
+    if unknown := [name for name in changed if name not in by_name]:
+        raise ValueError(
+            f"there are settings of {unknown[0]!r}, which is not made: "
+            f"{registry.suggestion(unknown[0], by_name)}These are {', '.join(by_name)}"
+        )
+    configs = {f: from_table(of.Config, changed.get(f.stem, {})) for f, of in programs.items()}
     if (path := pretrained.writable(run.path, out)) != run.path:
         run = Run(path)
-    if missing:
-        paths = [path for path in paths if not (run.path / "analyses" / path.stem).is_dir()]
-        named = False
-    results: dict[Path, AnalysisResult] = {}
-    without: list[Path] = []  # analyses that do not apply
-
-    def end(path: Path, result: AnalysisResult | None) -> None:
-        if result is None:
-            logger.info("left out: %s", condition(registry.load("analyses", path), path.stem))
-            without.append(path)
-            return
-        result = result._replace(left=len(paths) - len(results) - len(without) - 1)
-        results[path] = result
+    results = []
+    for file, program in programs.items():
+        if missing and (run.path / "analyses" / file.stem).is_dir():
+            continue
+        if (missing or not names) and not applies(program, run):
+            logger.info("left out: %s", condition(program, file.stem))
+            continue
+        results.append(_analyze(run, file, program, configs[file], draw))
         if on_result is not None:
-            on_result(result)
-
-    jobs = min(jobs, len(paths))
-    if jobs <= 1:
-        for path in paths:
-            end(path, _analyze(run, path, named, draw, changed.get(path.stem, {})))
-        return list(results.values())
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    threads = max(1, torch.get_num_threads() // jobs)
-    pool = ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads))
-    with _threads_of_processes(threads), pool:
-        futures = {
-            pool.submit(_analyze_in_process, path, named, draw, changed.get(path.stem, {})): path
-            for path in paths
-        }
-        try:
-            for future in as_completed(futures):
-                end(futures[future], future.result())
-        except BrokenProcessPool:
-            dead = [path.stem for path in paths if _incomplete(run, path)]
-            raise MemoryError(
-                f"the process of an analysis was killed, that of {' or '.join(dead)}, perhaps for "
-                "want of memory: try --jobs 1"
-            ) from None
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [results[path] for path in paths if path in results]
-
-
-def _check_settings(paths: Sequence[Path], changed: Mapping[str, Settings]) -> None:
-    by_name = {path.stem: path for path in paths}
-    for name, of_analysis in changed.items():
-        if name not in by_name:
-            raise ValueError(
-                f"there are settings of {name!r}, which is not made: "
-                f"{registry.suggestion(name, by_name)}These are {', '.join(by_name)}"
-            )
-        program = registry.load("analyses", by_name[name])
-        if of_analysis and not hasattr(program, "measure"):
-            raise ValueError(f"the analysis {name} has no settings: leave --set out")
-        if of_analysis:
-            from_table(program.Config, of_analysis)
-
-
-# The run of a process that makes analyses, kept so that they share what they compute of the model.
-_analyzed: Run
-
-
-@contextlib.contextmanager
-def _threads_of_processes(threads: int) -> Iterator[None]:
-    """Processes that start meanwhile give NumPy and SciPy as many threads as torch, where the user
-    has not said how many.
-    """
-    unset = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ]
-    os.environ.update(dict.fromkeys(unset, str(threads)))
-    try:
-        yield
-    finally:
-        for name in unset:
-            del os.environ[name]
-
-
-def _begin_process(path: Path, threads: int) -> None:
-    global _analyzed
-    os.environ.setdefault("MPLBACKEND", "Agg")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-    torch.set_num_threads(threads)
-    _analyzed = Run(path)
-
-
-def _analyze_in_process(
-    path: Path, named: bool, draw: bool, changed: Settings
-) -> AnalysisResult | None:
-    result = _analyze(_analyzed, path, named, draw, changed)
-    try:
-        pickle.loads(pickle.dumps(result))
-    except Exception:  # not every error can be sent to another process
-        assert result is not None
-        return result._replace(error=RuntimeError(f"{type(result.error).__name__}: {result.error}"))
-    return result
+            on_result(results[-1])
+    return results
 
 
 def slow() -> list[str]:
@@ -229,69 +128,40 @@ def require(program: ModuleType, name: str, run: Run) -> None:
         raise ValueError(f"{name} needs {program.NEEDS.words}: leave it out")
 
 
-def _temporary(run: Run, path: Path) -> Path:
-    """Where an analysis of this process writes until it is complete."""
-    return run.path / "analyses" / f".{path.stem}.{os.getpid()}.tmp"
-
-
-def _incomplete(run: Run, path: Path) -> list[tuple[Path, int]]:
-    """Where processes write an analysis, or did before they died, and their numbers."""
-    folders = (run.path / "analyses").glob(f".{path.stem}.*.tmp")
-    numbers = [(folder, folder.name.split(".")[-2]) for folder in folders]
-    return [(folder, int(number)) for folder, number in numbers if number.isdecimal()]
-
-
-def _analyze(
-    run: Run, path: Path, named: bool, draw: bool, changed: Settings
-) -> AnalysisResult | None:
-    """One analysis program on a run; None where it does not apply and was not named."""
-    out = run.path / "analyses" / path.stem
-    temporary = _temporary(run, path)
+def _analyze(run: Run, file: Path, program: ModuleType, config: Any, draw: bool) -> AnalysisResult:
+    """One analysis program on a run."""
+    out = run.path / "analyses" / file.stem
+    temporary = out.with_name(f".{file.stem}.tmp")
     begun = time.monotonic()
     error: Exception | None = None
     try:
-        program = registry.load("analyses", path)
-        if not named and not applies(program, run):
-            return None
-        require(program, path.stem, run)
-        for place in (out.parent, out):
-            if place.is_symlink() or (place.exists() and not place.is_dir()):
-                raise ValueError(f"{place} is a link or a file, where a folder belongs: remove it")
-        for folder, process in _incomplete(run, path):
-            if folder == temporary or not is_alive(process):
-                shutil.rmtree(folder, ignore_errors=True)
+        require(program, file.stem, run)
+        shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
-            if hasattr(program, "measure"):
-                config = from_table(program.Config, changed)
-                tables.write(temporary, program.measure(run, config))
-                try:
-                    if draw:
-                        tables.draw(program, temporary)
-                except (Exception, SystemExit) as caught:
-                    error = ValueError(
-                        f"its tables are complete, in {out}, and its figures could not be drawn: "
-                        f"{type(caught).__name__}: {' '.join(str(caught).split())}"
-                    )
-                    error.__cause__ = caught
-            else:
-                program.analyze(run, temporary)
+            tables.write(temporary, program.measure(run, config))
+            try:
+                if draw:
+                    tables.draw(program, temporary)
+            except Exception as caught:
+                error = ValueError(
+                    f"its tables are complete, in {out}, and its figures could not be drawn: "
+                    f"{type(caught).__name__}: {caught}"
+                )
+                error.__cause__ = caught
         kept = {
-            "program": registry.identifier("analyses", path),
-            "title": getattr(program, "TITLE", _title(path.stem)),
+            "program": registry.identifier("analyses", file),
+            "title": getattr(program, "TITLE", _title(file.stem)),
             "captions": getattr(program, "CAPTIONS", {}),
         }
         (temporary / ABOUT).write_text(json.dumps(kept), encoding="utf-8")
         shutil.rmtree(out, ignore_errors=True)
         temporary.rename(out)
     except Exception as caught:
-        error = caught
-    except SystemExit as ended:
-        error = ValueError(registry.exit_sentence(ended))
-    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return AnalysisResult(path.stem, out, time.monotonic() - begun, error)
+        error = caught
+    return AnalysisResult(file.stem, out, time.monotonic() - begun, error)
 
 
 def _title(name: str) -> str:
@@ -325,27 +195,17 @@ def redraw(
     """
     path = Run(run).path
     names = [names] if isinstance(names, str | Path) else names
-    programs = {Path(name).stem: name for name in names or ()}
-    given = list(programs)
-    made = sorted(p.name for p in (path / "analyses").glob("*") if not p.name.startswith("."))
+    programs = {Path(name).stem: name for name in names or registry.names("analyses")}
     results = []
-    for name in given or made:
+    for name, program in programs.items():
         folder, begun = path / "analyses" / name, time.monotonic()
-        if name not in made:
-            raise ValueError(f"{path} has no tables of {name}: make the analysis first")
+        if not folder.is_dir():
+            if names:
+                raise ValueError(f"{path} has no tables of {name}: make the analysis first")
+            continue
         error: Exception | None = None
         try:
-            if name not in programs and name not in registry.names("analyses"):
-                logger.info("%s is left as it is: name the file of its program", name)
-                continue
-            program = registry.load("analyses", programs.get(name, name))
-            if hasattr(program, "draw"):
-                with tables.complete(folder):
-                    tables.draw(program, folder)
-            elif not given:
-                continue
-            else:
-                error = ValueError("its program draws while it measures: make the analysis again")
+            tables.draw(registry.load("analyses", program), folder)
         except Exception as caught:
             error = caught
         results.append(AnalysisResult(name, folder, time.monotonic() - begun, error))

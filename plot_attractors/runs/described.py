@@ -1,4 +1,4 @@
-"""What can be set of a program: names, defaults, the values they take, and what they mean."""
+"""The comments of settings, which say what they mean."""
 
 from __future__ import annotations
 
@@ -7,59 +7,11 @@ import dataclasses
 import inspect
 import re
 import textwrap
-import types
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, get_type_hints
 
-from plot_attractors.runs.settings import default_of, wanted
-
-__all__ = ["Setting", "settings_of", "shown_value"]
+__all__ = ["comments_of"]
 
 
-class Setting(NamedTuple):
-    """A setting by its dotted name: its default, what it takes, and the comment beside it."""
-
-    name: str
-    default: str
-    takes: str
-    meaning: str
-
-
-def settings_of(
-    config: type, preset: Mapping[str, Any] = types.MappingProxyType({})
-) -> list[Setting]:
-    """All settings of a Config, those of its groups included; the values of a preset, by dotted
-    names, are their defaults.
-    """
-
-    def walk(part: type, prefix: str) -> Iterator[Setting]:
-        hints, comments = get_type_hints(part, include_extras=True), _comments(part)
-        for field in dataclasses.fields(part):  # type: ignore[arg-type]
-            name, hint = f"{prefix}{field.name}", hints[field.name]
-            if dataclasses.is_dataclass(hint):
-                yield from walk(hint, f"{name}.")  # type: ignore[arg-type]
-            else:
-                value = shown_value(preset.get(name, default_of(config, name)))
-                yield Setting(name, value, wanted(hint), comments.get(field.name, ""))
-
-    return list(walk(config, ""))
-
-
-def shown_value(value: Any) -> str:
-    """A value of a setting as text."""
-    if value is dataclasses.MISSING:
-        return "to be given"
-    if isinstance(value, tuple | list):
-        same = len({*value}) == 1 and len(value) > 4
-        if same:
-            return f"{shown_value(value[0])} × {len(value)}"
-        return ", ".join(map(shown_value, value)) or "–"
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value) or "–"
-
-
-def _comments(config: type) -> dict[str, str]:
+def comments_of(config: type) -> dict[str, str]:
     """The comment of every field, in the class that declares it last."""
     comments: dict[str, str] = {}
     for part in reversed(config.__mro__):

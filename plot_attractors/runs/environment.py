@@ -9,16 +9,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from plot_attractors.runs import store
-
-__all__ = ["describe", "read", "replace"]
+__all__ = ["describe", "read"]
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
 
@@ -44,40 +41,19 @@ def describe(device: torch.device) -> dict[str, Any]:
 def _commit() -> dict[str, Any]:
     """Commit of the checkout that the package runs from, and whether files differ from it."""
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return {}
-    try:
-        commit, status = (
-            subprocess.run(
-                ["git", "-C", str(root), *command],
-                capture_output=True, text=True, check=True, timeout=10,
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return {"commit": commit, "dirty": bool(status)}
 
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-TYPES: dict[str, Any] = {  # of what reports read; what has another type counts as missing
-    **dict.fromkeys(("commit", "command", "started", "ended", "python", "device"), str | None),
-    "versions": dict, "seconds": int | float, "threads": int, "dirty": bool,
-}  # fmt: skip
+    if (root / ".git").exists():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    return {}
 
 
 def read(path: Path) -> dict[str, Any]:
     """environment.json of a run; empty where it is missing."""
-    try:
-        content: dict[str, Any] = json.loads(
-            (path / "environment.json").read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return {}
-    known = content.items() if isinstance(content, dict) else ()
-    return {key: value for key, value in known if isinstance(value, TYPES.get(key, object))}
-
-
-def replace(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace environment.json of a run."""
-    with store.writing(path):
-        store.write(path / "environment.json", json.dumps(content, indent=2).encode())
+    file = path / "environment.json"
+    content: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return content

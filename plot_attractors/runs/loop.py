@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
+import io
 import itertools
+import json
 import logging
 import math
 import os
@@ -12,11 +15,8 @@ import signal
 import threading
 import time
 from bisect import bisect
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from statistics import fmean, median_low
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -24,9 +24,8 @@ import torch
 
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import store
-from plot_attractors.runs.tracking import CSVTracker, tensorboard
 
-__all__ = ["Clock", "Interrupted", "Loop", "Progress", "cuda_devices", "denormals_are_zero"]
+__all__ = ["Interrupted", "Loop", "Progress", "cuda_devices", "denormals_are_zero"]
 
 logger = logging.getLogger("plot_attractors")
 
@@ -42,7 +41,7 @@ class Progress(NamedTuple):
     cycle: int
     metrics: Mapping[str, float]  # of the latest window, and the inference's summary
     seconds: float  # of training so far, earlier sessions included
-    remaining: float  # seconds, estimated
+    remaining: float  # seconds, if updates take as long as those of this session
 
 
 class Interrupted(KeyboardInterrupt):
@@ -88,44 +87,47 @@ class Loop:
     checkpoint: Mapping[str, Any] | None
     model: torch.nn.Module
     trainer: Any
+    data: Mapping[str, Any]  # its `data.digests`
     tensorboard: bool
     on_progress: Callable[[Progress], None] | None
-    log_every: int
     checkpoint_seconds: float
-    data: Mapping[str, Any]  # its `data.digests`
 
     def run(self) -> None:
         """Train; raises `Interrupted` after a signal, FloatingPointError for what is not finite."""
         import pyro  # slow to import, and reading a run does not need it
 
         self.total = sum(phase.updates for phase in self.trainer.schedule)
+        self.rows: list[dict[str, Any]] = []  # of metrics.csv
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
         state: Mapping[str, Any] = self.checkpoint or {}
         self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
         self.window = Window(state.get("window", {}))
-        self.clock = Clock(self.trainer.schedule)
+        self.first = self.trainer.position
+        self.ends = list(itertools.accumulate(phase.updates for phase in self.trainer.schedule))
         self.latest: Mapping[str, float] = {}
-        environment = self._begin()
+        environment = environment_.describe(self.device) | {
+            "started": environment_.read(self.path).get("started", store.now()),
+            "ended": None,
+            "seconds": self.before,
+        }
+        self._write_environment(environment)
+        self.board = _tensorboard(self.path, self.first) if self.tensorboard else None
         # Pyro's checks double the cost of a site: the tests keep them on, training turns them off
         keep = bool(os.environ.get("PLOT_ATTRACTORS_VALIDATE"))
         validation = contextlib.nullcontext() if keep else pyro.validation_enabled(False)
-        try:
-            with _Signals() as signals, validation:
-                if self.checkpoint is None:
-                    self._save()
-                stopped = self._updates(signals)
+        with _Signals() as signals, validation:
+            if self.checkpoint is None:
                 self._save()
-                environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
-                environment_.replace(self.path, environment)
-                position = self.trainer.position
-                if stopped is not None and position < self.total:
-                    raise Interrupted(self.path, position, self.total, stopped)
-        finally:
-            with contextlib.suppress(OSError):
-                self.csv.close()
+            stopped = self._updates(signals)
+            self._save()
+            environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
+            self._write_environment(environment)
             if self.board is not None:
                 self.board.close()
+            position = self.trainer.position
+            if stopped is not None and position < self.total:
+                raise Interrupted(self.path, position, self.total, stopped)
 
     @property
     def elapsed(self) -> float:
@@ -139,52 +141,33 @@ class Loop:
                 f"updates, and the inference program now makes {self.total}: choose another --out"
             )
         with store.compatible(self.path):
+            self.rows = list(checkpoint["rows"])
             self.trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
         for device, state in zip(cuda_devices(self.device), checkpoint["cuda_rng"], strict=False):
             torch.cuda.set_rng_state(state, device)
-        position = self.trainer.position
-        if position != checkpoint["position"]:
-            raise RuntimeError("load_state_dict of the inference did not restore its position")
-        logger.info("resumed %s after update %d of %d", self.path, position, self.total)
+        logger.info(
+            "resumed %s after update %d of %d", self.path, checkpoint["position"], self.total
+        )
 
-    def _begin(self) -> dict[str, Any]:
-        """Write the environment, and open what metrics are written to."""
-        now, position = store.now(), self.trainer.position
-        environment = environment_.describe(self.device) | {
-            "started": environment_.read(self.path).get("started", now),
-            "ended": None,
-            "seconds": self.before,
-        }
-        if position:
-            environment |= {"resumed": now, "resumed_at": position}
-        environment_.replace(self.path, environment)
-        self.board = tensorboard(self.path, position) if self.tensorboard else None
-        state: Mapping[str, Any] = self.checkpoint or {}
-        with store.writing(self.path):
-            self.csv = CSVTracker(
-                self.path / "metrics.csv", state.get("rows", 0), state.get("columns", ())
-            )
-        return environment
+    def _write_environment(self, environment: Mapping[str, Any]) -> None:
+        store.write(self.path / "environment.json", json.dumps(environment, indent=2).encode())
 
     def _updates(self, signals: _Signals) -> int | None:
         """Updates to the end, or to a signal, which is returned."""
         position = self.trainer.position
         saved = reported = time.monotonic()
         while position < self.total and signals.received is None:
-            phase, begun = self.trainer.phase, time.monotonic()
+            phase = self.trainer.phase
             try:
                 metrics = self.trainer.step()
             except Exception:
                 self._read()  # what was not finite before is the cause
                 raise
             position += 1
-            if self.trainer.position != position:
-                raise RuntimeError("a step of the inference must take its position on by one")
             self.window.add(position, metrics)
-            now, ends = time.monotonic(), self.clock.ends
-            self.clock.add(phase.name, now - begun)
-            row_due = self.window.updates == self.log_every or position in ends
+            now, every = time.monotonic(), self.config["run"]["log_every"]
+            row_due = self.window.updates == every or position in self.ends
             if row_due:
                 self._log(phase)
             if now - saved >= self.checkpoint_seconds:
@@ -193,11 +176,11 @@ class Loop:
             due = now - reported >= _PROGRESS_SECONDS or row_due or position == self.total
             if self.on_progress is not None and due:
                 reported = now
-                done = Progress(
+                each = (now - self.begun) / (position - self.first)
+                self.on_progress(Progress(
                     position, self.total, phase.name, phase.cycle, self.latest, self.elapsed,
-                    self.clock.remaining(position),
-                )  # fmt: skip
-                self.on_progress(done)
+                    each * (self.total - position),
+                ))  # fmt: skip
         return signals.received
 
     def _log(self, phase: Any) -> None:
@@ -205,18 +188,18 @@ class Loop:
         means = self.window.take()
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
-        head = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(self.elapsed, 3)}
-        with store.writing(self.path):
-            self.csv.log(self.trainer.position, {**head, **self.latest})
-            if self.board is not None:
-                for name, value in {**self.latest, "seconds": head["seconds"]}.items():
-                    self.board.add_scalar(name, value, self.trainer.position)
+        position, seconds = self.trainer.position, round(self.elapsed, 3)
+        head = {"step": position, "phase": phase.name, "cycle": phase.cycle, "seconds": seconds}
+        self.rows.append({**head, **self.latest})
+        if self.board is not None:
+            for name, value in {**self.latest, "seconds": seconds}.items():
+                self.board.add_scalar(name, value, position)
 
     def _read(self) -> None:
         """Read the metrics of the updates since the last row, and refuse what is not finite."""
         for position, name, value in self.window.read():
             if not math.isfinite(value):
-                phase = self.trainer.schedule[bisect(self.clock.ends, position - 1)]
+                phase = self.trainer.schedule[bisect(self.ends, position - 1)]
                 raise FloatingPointError(
                     f"{name} is {value} at update {position} ({phase.name}, cycle "
                     f"{phase.cycle}): a smaller learning rate or another seed may help; "
@@ -232,31 +215,53 @@ class Loop:
                     f"the parameter {name} is not finite after update {position}; {self.path} "
                     "keeps the checkpoint before"
                 )
-        with store.writing(self.path):
-            self.csv.sync()
-            store.save_checkpoint(
-                self.path,
-                {
-                    "inference": self.trainer.state_dict(),
-                    "torch_rng": torch.get_rng_state(),
-                    "cuda_rng": [torch.cuda.get_rng_state(d) for d in cuda_devices(self.device)],
-                    "position": position,
-                    "total": self.total,
-                    "rows": self.csv.rows,
-                    "columns": list(self.csv.columns),
-                    "metrics": store.digest(self.csv.path.read_bytes()),
-                    "window": self.window.state(),
-                    "data": {name: tuple(digest) for name, digest in self.data.items()},
-                    "seconds": self.elapsed,
-                },
-                self.config,
-            )
+        metrics = table(self.rows).encode()
+        store.write(self.path / "metrics.csv", metrics)
+        store.save_checkpoint(
+            self.path,
+            {
+                "inference": self.trainer.state_dict(),
+                "torch_rng": torch.get_rng_state(),
+                "cuda_rng": [torch.cuda.get_rng_state(d) for d in cuda_devices(self.device)],
+                "position": position,
+                "total": self.total,
+                "rows": self.rows,
+                "metrics": store.digest(metrics),
+                "window": self.window.state(),
+                "data": {name: tuple(digest) for name, digest in self.data.items()},
+                "seconds": self.elapsed,
+            },
+            self.config,
+        )
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The text of metrics.csv: a column for each metric, empty in rows without it.
+
+    >>> print(table([{"step": 1, "a": 1.5}, {"step": 2, "b": 0.1}]), end="")
+    step,a,b
+    1,1.5,
+    2,,0.1
+    """
+    columns, file = dict.fromkeys(name for row in rows for name in row), io.StringIO()
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+    if rows:
+        writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _tensorboard(run: Path, step: int) -> Any:
+    """A writer into the run directory, after `step` updates; what earlier files hold is hidden."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    purge = step + 1 if step else None
+    return SummaryWriter(str(run / "tensorboard"), purge_step=purge)  # type: ignore[no-untyped-call]
 
 
 class Window:
-    """Means of metrics over the updates since the last row.
-
-    Tensors are read together, when they are asked for: an update does not wait for a device.
+    """Means of metrics over the updates since the last row; an update does not wait for a device,
+    since tensors are read when they are asked for.
     """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
@@ -271,19 +276,12 @@ class Window:
     def add(self, position: int, metrics: Mapping[str, Any]) -> None:
         self.updates += 1
         for name, value in metrics.items():
-            is_tensor = isinstance(value, torch.Tensor)
-            self.unread.append((position, name, value.detach() if is_tensor else float(value)))
+            kept = value.detach() if isinstance(value, torch.Tensor) else value
+            self.unread.append((position, name, kept))
 
     def read(self) -> list[tuple[int, str, float]]:
         """(update, name, value) of what was not read before, which now is part of the sums."""
-        values = [value for *_, value in self.unread]
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        numbers = iter(torch.stack([t.double().to(tensors[0].device) for t in tensors]).tolist()
-                       if tensors else [])  # fmt: skip
-        rows = [
-            (position, name, next(numbers) if isinstance(value, torch.Tensor) else value)
-            for position, name, value in self.unread
-        ]
+        rows = [(position, name, float(value)) for position, name, value in self.unread]
         self.unread = []
         for _, name, value in rows:
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -296,34 +294,8 @@ class Window:
         return means
 
 
-class Clock:
-    """Estimates the time that is left, for phases whose updates take unlike times."""
-
-    def __init__(self, schedule: Sequence[Any]) -> None:
-        self.schedule = schedule
-        self.ends = list(itertools.accumulate(phase.updates for phase in schedule))
-        self._latest: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=100))
-
-    def add(self, name: str, seconds: float) -> None:
-        """An update of a phase."""
-        self._latest[name].append(seconds)
-
-    def remaining(self, position: int) -> float:
-        """Seconds, by the median update of each phase: its first one may prepare buffers."""
-        typical = {name: median_low(latest) for name, latest in self._latest.items()}
-        others = fmean(typical.values())
-        return sum(
-            min(phase.updates, max(0, end - position)) * typical.get(phase.name, others)
-            for phase, end in zip(self.schedule, self.ends, strict=True)
-        )
-
-
 # SIGUSR2 is how SLURM says that the time is nearly up
-_STOPS = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
-    if hasattr(signal, name)
-]
+_STOPS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2
 
 
 class _Signals:
@@ -334,11 +306,9 @@ class _Signals:
     def __enter__(self) -> _Signals:
         self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            hangup = getattr(signal, "SIGHUP", None)
             for number in _STOPS:
-                if number == hangup and signal.getsignal(number) == signal.SIG_IGN:  # by nohup
-                    continue
-                self._previous[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    self._previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

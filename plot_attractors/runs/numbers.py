@@ -38,7 +38,7 @@ def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, floa
     for metric in metrics.values():
         which = metric.analysis, metric.table
         if which not in tables:
-            tables[which] = _last(run) if metric.analysis == RUN_METRICS else _read(run, *which)
+            tables[which] = _read(run, *which)
     values = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
     of_before = kept(run)
     return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in values.items()}
@@ -49,10 +49,7 @@ def kept(run: Run) -> dict[str, float]:
     file = run.path / NUMBERS
     if not file.is_file():
         return {}
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8"))["analyses"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} cannot be read as the numbers of an exported run") from error
+    return dict(json.loads(file.read_text(encoding="utf-8"))["analyses"])
 
 
 def minutes(run: Run) -> float:
@@ -78,48 +75,39 @@ def feature_metrics(run: Run) -> dict[str, Metric]:
     return metrics
 
 
-def _last(run: Run) -> pd.DataFrame | None:
-    """The last known value of every column of metrics.csv, in one row."""
-    try:
-        return run.metrics().ffill().tail(1)
-    except (OSError, ValueError):  # not fitted yet
-        return None
-
-
 def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | None:
+    if analysis == RUN_METRICS:  # the last known value of every column, in one row
+        return run.metrics().ffill().tail(1)
     file = table_file(run, analysis, table)
-    if not file.is_file():
-        return None
-    try:
-        rows = read_table(file)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {error}") from error
-    for metric in METRICS.values():
-        if (metric.analysis, metric.table) == (analysis, table) and not metric.later:
-            needed = {*metric.column.split("-"), *metric.where, *["steps"][: metric.times]}
-            if lacking := sorted(needed - {"split", *rows.columns}):
-                raise ValueError(
-                    f"{file} lacks the column {lacking[0]!r}: make the analysis {analysis} again"
-                )
-    return rows
+    return read_table(file) if file.is_file() else None
 
 
 def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
-    """A metric in its table; NaN where there is none."""
+    """A metric in its table; NaN where there is none, or its column came later than the table.
+
+    Raises ValueError for a table without a column that it always had.
+    """
     column, _, less = metric.column.partition("-")
-    if table is None or column not in table:
+    if table is None or (metric.later and column not in table):
         return math.nan
     where = dict(metric.where)
     if metric.times:
-        t = table["steps"].min()
-        where["steps"] = t * metric.times
-        if not t and metric.times > 1:  # a model without dynamics has no more steps
+        where["steps"] = math.nan if "steps" not in table else table["steps"].min() * metric.times
+    if where.get("split") and "split" not in table:
+        del where["split"]
+    if lacking := sorted({column, *where, *filter(None, [less])} - set(table.columns)):
+        if metric.analysis == RUN_METRICS:
             return math.nan
+        raise ValueError(
+            f"a table of the analysis {metric.analysis} lacks the column {lacking[0]!r}: make it "
+            "again"
+        )
+    if metric.times > 1 and not where["steps"]:  # a model without dynamics has no more steps
+        return math.nan
     for name, value in where.items():
-        if name in table:
-            value = table[name].max() if value == LARGEST else value
-            held_out = (name, value) == ("split", HELD_OUT)
-            table = table[table[name] != "train" if held_out else table[name] == value]
+        value = table[name].max() if value == LARGEST else value
+        held_out = (name, value) == ("split", HELD_OUT)
+        table = table[table[name] != "train" if held_out else table[name] == value]
     if "feature" in table:
         levels = table[table["feature"].str.startswith("mean of ")]
         table = levels if len(levels) else table

@@ -27,19 +27,16 @@ def names() -> tuple[str, ...]:
 
 
 def find(run: str | Path) -> Path:
-    """The directory of a run, given by its path or as ``pretrained:NAME``.
-
-    Of a model in the package it is the copy in ``./pretrained-NAME`` once there is one. Raises
-    ValueError for a name that the package does not have; the sentence names what it has.
+    """The directory of a run, given by its path or as ``pretrained:NAME``: the copy in
+    ``./pretrained-NAME`` once there is one.
     """
     if not str(run).startswith(PREFIX):
         return Path(run).expanduser()
     name = str(run).removeprefix(PREFIX)
     if name not in names():
-        known = ", ".join(PREFIX + known for known in names()) or "none"
         raise ValueError(
             f"there is no trained model {str(run)!r} in this package: "
-            f"{suggestion(name, names())}It holds {known}"
+            f"{suggestion(name, names())}It holds {', '.join(map(PREFIX.__add__, names()))}"
         )
     return _copy_of(name) if _is_copy(_copy_of(name), name) else FOLDER / name
 
@@ -59,34 +56,16 @@ def shown(path: Path) -> str:
 def writable(path: Path, out: str | Path | None = None) -> Path:
     """The directory of a run that analyses and reports may be written to: `path` itself, or of a
     model in the package a copy, in `out` or else in ``./pretrained-NAME``.
-
-    Raises ValueError where `out` holds something else, or `path` needs no copy and `out` is given.
     """
     name = name_of(path)
     if name is None:
-        if out is None or Path(out).resolve() == path.resolve():
-            return path
-        raise ValueError(
-            f"analyses of {path} go to its own folder: leave --out out, which is for models of the "
-            "package"
-        )
+        if out is not None:
+            raise ValueError(f"analyses of {path} go to its own folder: leave --out out")
+        return path
     out = _copy_of(name) if out is None else Path(out)
-    if _is_copy(out, name):
-        return out
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(
-            f"{out} is there already, and is no copy of {PREFIX}{name}: choose another --out"
-        )
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for file in path.iterdir():
-        if file.is_file():
-            shutil.copyfile(file, temporary / file.name)
-    if out.exists():
-        out.rmdir()
-    temporary.rename(out)
-    logger.info("copied %s%s to %s, which is a run as any other", PREFIX, name, out)
+    if not _is_copy(out, name):
+        shutil.copytree(path, out)
+        logger.info("copied %s%s to %s, which is a run as any other", PREFIX, name, out)
     return out
 
 
@@ -96,7 +75,5 @@ def _copy_of(name: str) -> Path:
 
 def _is_copy(path: Path, name: str) -> bool:
     """Whether a folder holds the weights of a model of the package."""
-    try:
-        return (path / WEIGHTS).read_bytes() == (FOLDER / name / WEIGHTS).read_bytes()
-    except OSError:
-        return False
+    file, own = path / WEIGHTS, FOLDER / name / WEIGHTS
+    return file.is_file() and file.read_bytes() == own.read_bytes()

@@ -4,48 +4,31 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import difflib
 import hashlib
 import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 __all__ = [
-    "KINDS", "Kind", "describe", "exit_sentence", "find", "folder", "identifier", "kinds_of",
-    "load", "names", "refuse_within", "suggestion",
+    "KINDS", "Kind", "describe", "find", "folder", "identifier", "kinds_of", "load", "names",
+    "refuse_within", "suggestion",
 ]  # fmt: skip
 
 Kind = Literal["models", "datasets", "inference", "analyses"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-_SETTINGS = {"Config": "a frozen dataclass of settings"}
-_FITTED = {**_SETTINGS, "PRESETS": "a dict of overrides for each preset"}
-_CONTRACT: dict[str, dict[str, str]] = {
-    "models": {
-        **_FITTED,
-        "build": "a function build(config, data) that returns the model",
-    },
-    "datasets": {**_FITTED, "load": "a function load(config) that returns the data"},
-    "inference": {
-        **_FITTED,
-        "build": "a function build(model, data, config) that returns the inference",
-    },
-    "analyses": {
-        **_SETTINGS,
-        "measure": "a function measure(run, config) that returns tables by file name",
-        "draw": "a function draw(tables) that returns figures by file name",
-    },
+_CONTRACT = {
+    "models": ("Config", "PRESETS", "build(config, data)"),
+    "datasets": ("Config", "PRESETS", "load(config)"),
+    "inference": ("Config", "PRESETS", "build(model, data, config)"),
+    "analyses": ("Config", "measure(run, config)", "draw(tables)"),
 }
-_BUILD = {"models": 2, "inference": 3}  # parameters of build
-# An analysis may instead be one function that writes its own files.
-_WRITES = {"analyze": "a function analyze(run, out) that writes tables and figures into out"}
 
 
 def folder(kind: Kind) -> Path:
@@ -78,7 +61,7 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     >>> suggestion("walk", ["sleep.walk", "bits"])
     "did you mean 'sleep.walk'? "
     """
-    choices = list(choices)
+    choices = list(dict.fromkeys(choices))
     last = [choice.rpartition(".")[2] for choice in choices]
     end = word.rpartition(".")[2]
     close = [choice for choice, tail in zip(choices, last, strict=True) if tail == end][:2]
@@ -90,7 +73,7 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
 def find(kind: Kind, program: str | Path) -> Path:
     """File of a program, given by its name or by the path of a user's own ``.py`` file.
 
-    Raises ValueError where nothing is there; the sentence names what is.
+    Raises ValueError where nothing is there.
     """
     text = str(program)
     if isinstance(program, Path) or text.endswith(".py") or "/" in text or "\\" in text:
@@ -102,8 +85,9 @@ def find(kind: Kind, program: str | Path) -> Path:
         return path.resolve()
     known = names(kind)
     if text not in known:
+        hint = suggestion(text, [name for kind in KINDS for name in names(kind)])
         raise ValueError(
-            f"there is no program {text!r} in {kind}: {suggestion(text, known)}It holds "
+            f"there is no program {text!r} in {kind}: {hint}It holds "
             f"{', '.join(known) or 'none'}; a file of your own is given by its path, ending in .py"
         )
     return folder(kind) / f"{text}.py"
@@ -139,22 +123,20 @@ def kinds_of(program: str) -> list[Kind]:
         with contextlib.suppress(ValueError):
             load(kind, program)
             kinds.append(kind)
-    if not kinds and (close := suggestion(program, [n for kind in KINDS for n in names(kind)])):
-        raise ValueError(f"there is no program {program!r}: {close[0].upper()}{close[1:-1]}")
     if not kinds:
-        load(KINDS[0], program)  # which says what it lacks
+        known = [name for kind in KINDS for name in names(kind)]
+        hint = suggestion(program, known) or "`plot-attractors list` shows those that are there"
+        raise ValueError(f"there is no program {program!r}: {hint}".strip())
     return kinds
 
 
-def exit_sentence(ended: SystemExit) -> str:
-    """Which file ended the process, by `sys.exit`, and with which status."""
-    where = traceback.extract_tb(ended.__traceback__)[-1]
-    status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    said = f", {ended.code!r}" if isinstance(ended.code, str) else ""
-    return (
-        f"line {where.lineno} of {where.filename} ended the process (exit status {status}{said}): "
-        "raise an error there instead"
-    )
+def _defines(module: ModuleType, part: str) -> bool:
+    """Whether a module has what a name stands for, of a function with so many arguments."""
+    name, _, arguments = part.partition("(")
+    if not arguments or not hasattr(module, name):
+        return hasattr(module, name)
+    given = inspect.signature(getattr(module, name)).parameters.values()
+    return sum(one.default is one.empty for one in given) == len(arguments.split(","))
 
 
 def load(kind: Kind, program: str | Path) -> ModuleType:
@@ -180,47 +162,12 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
     sys.modules[name] = module  # before it runs: dataclasses and pickle look their module up
     try:
         spec.loader.exec_module(module)
-        _check(kind, module, path)
-    except BaseException as error:
+        if lacking := [part for part in _CONTRACT[kind] if not _defines(module, part)]:
+            raise ValueError(f"{path} lacks {lacking[0]}, which a program in {kind} defines")
+    except Exception as error:
         del sys.modules[name]
-        if previous is not None:
-            sys.modules[name] = previous
-        if isinstance(error, SystemExit):
-            raise ValueError(f"cannot import the program {path}: {exit_sentence(error)}") from error
-        if isinstance(error, Exception) and not isinstance(error, ValueError):
-            raise ValueError(
-                f"cannot import the program {path}: {type(error).__name__}: {error}"
-            ) from error
-        raise
+        if isinstance(error, ValueError):
+            raise
+        raise ValueError(f"cannot import {path}: {type(error).__name__}: {error}") from error
     vars(module)["__changed__"] = changed
     return module
-
-
-def _required(function: Any) -> int:
-    """Number of parameters without a default."""
-    known = inspect.signature(function).parameters.values()
-    return sum(
-        parameter.default is parameter.empty and parameter.kind <= parameter.POSITIONAL_OR_KEYWORD
-        for parameter in known
-    )
-
-
-def _check(kind: Kind, module: ModuleType, path: Path) -> None:
-    writes = kind == "analyses" and not hasattr(module, "measure")
-    for name, what in (_WRITES if writes else _CONTRACT[kind]).items():
-        if not hasattr(module, name):
-            raise ValueError(
-                f"the program {path} lacks {name}: a program in {kind} defines it as {what}"
-            )
-        value: Any = getattr(module, name)
-        if name == "Config":
-            valid = isinstance(value, type) and dataclasses.is_dataclass(value)
-        elif name == "PRESETS":
-            valid = isinstance(value, dict) and all(isinstance(v, dict) for v in value.values())
-        else:
-            valid = callable(value) and (name != "build" or _required(value) == _BUILD[kind])
-        if not valid:
-            raise ValueError(
-                f"{name} in the program {path} is not what a program in {kind} defines it as: "
-                f"{what}"
-            )

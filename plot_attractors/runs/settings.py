@@ -7,40 +7,35 @@ A field of a Config whose type is itself a dataclass is a group. Its settings ha
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import types
-from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from plot_attractors.ranges import Range, range_of
+from plot_attractors.ranges import range_of
+from plot_attractors.runs.described import comments_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
-    "as_text", "convert", "default_of", "flatten", "from_table", "leaves", "parse", "presets_of",
+    "Setting", "as_text", "convert", "fields", "flatten", "from_table", "parse", "presets_of",
     "refuse_inert", "resolve", "to_table", "wanted",
 ]  # fmt: skip
 
-PRESET_NAMES = ("full", "demo", "smoke")  # shown first where presets are listed
-
-_TOKENS = ("language.groups=100", "groups=100")  # one group of a hundred
-ELSEWHERE = {  # words of neighbouring tools, and the settings that are nearest
-    **dict.fromkeys(("vocab_size", "codebook_size", "num_embeddings", "num_codes"), _TOKENS),
-    **dict.fromkeys(("max_len", "seq_len"), ("language.max_length", "max_length")),
-    **dict.fromkeys(("batch_size", "bs"), ("batch",)),
-    "learning_rate": ("lr",),
-    **dict.fromkeys(("epochs", "n_steps", "max_steps"), ("updates", "e_updates")),
-    **dict.fromkeys(("latent_dim", "z_dim", "embedding_dim"), ("latent",)),
-    **dict.fromkeys(("hidden_size", "hidden_dim"), ("units",)),
-}
-
 T = TypeVar("T")
 
-_TRUE = {"true", "yes", "on", "1"}
-_FALSE = {"false", "no", "off", "0"}
+
+class Setting(NamedTuple):
+    """A setting: the annotation of its type, its default, MISSING where it has none, and what it
+    means.
+    """
+
+    type: Any
+    default: Any
+    meaning: str
 
 
 def parse(pairs: Iterable[str]) -> dict[str, str]:
@@ -71,27 +66,33 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def leaves(config: Any) -> list[str]:
-    """Dotted names of all settings of a Config dataclass, the fields of its groups included: a
-    group is a field whose type is a dataclass.
+def fields(config: type) -> dict[str, Setting]:
+    """All settings of a Config dataclass by dotted names, those of its groups included: a group is
+    a field whose type is a dataclass.
     """
-    hints, names = get_type_hints(config), list[str]()
-    for field in dataclasses.fields(config):
-        hint = hints[field.name]
-        inside = leaves(hint) if dataclasses.is_dataclass(hint) else None
-        names += [field.name] if inside is None else [f"{field.name}.{name}" for name in inside]
-    return names
+    return dict(_walk(config, "", dataclasses.MISSING))
+
+
+def _walk(part: Any, prefix: str, instance: Any) -> Iterator[tuple[str, Setting]]:
+    hints, comments = get_type_hints(part, include_extras=True), comments_of(part)
+    for field in dataclasses.fields(part):
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if instance is not dataclasses.MISSING:
+            default = getattr(instance, field.name)
+        name, hint = f"{prefix}{field.name}", hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            yield from _walk(hint, f"{name}.", default)
+        else:
+            yield name, Setting(hint, default, comments.get(field.name, ""))
 
 
 def presets_of(program: Any, kind: str) -> dict[str, dict[str, Any]]:
     """Presets of a program: its ``KIND/NAME``, for data of this kind, come over its NAME."""
-    special = {n: values for n, values in program.PRESETS.items() if "/" in n}
-    over = {n.removeprefix(f"{kind}/"): v for n, v in special.items() if n.startswith(f"{kind}/")}
-    own = {n: values for n, values in program.PRESETS.items() if n not in special}
-    return {
-        preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
-        for preset in [*own, *(preset for preset in over if preset not in own)]
-    }
+    own = {name: flatten(values) for name, values in program.PRESETS.items()}
+    names = dict.fromkeys(name.removeprefix(f"{kind}/") for name in own)
+    return {n: own.get(n, {}) | own.get(f"{kind}/{n}", {}) for n in names if "/" not in n}
 
 
 def resolve(
@@ -108,32 +109,22 @@ def resolve(
 
     Raises ValueError for an unknown preset, key or value, or a name that two parts share.
     """
-    taken: set[str] = set()
-    for config in configs.values():
-        for field in dataclasses.fields(config):
-            if field.name in taken:
-                raise ValueError(f"two programs have a setting {field.name!r}: rename one of them")
-            taken.add(field.name)
-    names = dict.fromkeys(name for part in presets.values() for name in part) | {"full": None}
-    available = sorted(names, key=lambda n: (*PRESET_NAMES, n).index(n))
+    named = Counter(field.name for c in configs.values() for field in dataclasses.fields(c))
+    if twice := [name for name, count in named.items() if count > 1]:
+        raise ValueError(f"two programs have a setting {twice[0]!r}: rename one of them")
+    available = dict.fromkeys(["full", *(name for part in presets.values() for name in part)])
     if preset not in available:
         raise ValueError(
             f"there is no preset {preset!r}: {suggestion(preset, available)}"
             f"These programs have {', '.join(available)}"
         )
-    known = {part: leaves(config) for part, config in configs.items()}
-    given = flatten(settings)
-    listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
-    _require_known(given, [name for names in known.values() for name in names], listed)
+    known = {part: fields(config) for part, config in configs.items()}
     values = dict[str, Any]()
     for part in configs:
-        own = flatten(presets[part].get(preset, {}))
-        if stray := next((n for n in own if not any(n in names for names in known.values())), None):
-            raise ValueError(
-                f"the preset {preset!r} of the {part} program sets {stray!r}, which no Config has"
-            )
-        values |= own
-    values |= given
+        values |= flatten(presets[part].get(preset, {}))
+    values |= flatten(settings)
+    listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
+    _require_known(values, [name for names in known.values() for name in names], listed)
     return {
         part: from_table(config, {n: v for n, v in values.items() if n in known[part]})
         for part, config in configs.items()
@@ -146,45 +137,26 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
             continue
         if members := [other for other in known if other.startswith(f"{name}.")]:
             raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
-        words = ELSEWHERE.get(name.rpartition(".")[2], ())
-        near = [other for other in words if other.partition("=")[0] in known]
-        meant = f"here it is {' or '.join(near)}. " if near else ""
         raise ValueError(
-            f"there is no setting {name!r}: {meant or suggestion(name, known)}There are {listed}"
+            f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
         )
 
 
 def refuse_inert(configs: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Refuse a setting that was set to another value than its default and has no effect.
 
-    A Config may define ``inert()``, an inference program's also ``inert(model)``, of the model's
+    A Config may define ``inert()``, that of an inference program ``inert(model)``, of the model's
     Config: by dotted names, why settings have no effect beside the other values. `settings` are
     without presets.
     """
     why: dict[str, str] = {}
-    for config in configs.values():
-        if (inert := getattr(config, "inert", None)) is not None:
-            takes_model = bool(inspect.signature(inert).parameters)
-            why |= inert(configs["model"]) if takes_model else inert()
-    for name in flatten(settings):
-        if name not in why:
-            continue
+    for part, config in configs.items():
+        if hasattr(config, "inert"):
+            why |= config.inert(configs["model"]) if part == "inference" else config.inert()
+    for name in [name for name in flatten(settings) if name in why]:
         config = next(c for c in configs.values() if hasattr(c, name.partition(".")[0]))
-        if attrgetter(name)(config) != default_of(type(config), name):
+        if attrgetter(name)(config) != fields(type(config))[name].default:
             raise ValueError(f"the setting {name!r} has no effect here: {why[name]}")
-
-
-def default_of(config: type, name: str) -> Any:
-    """The default of a setting, by its dotted name; MISSING where it has none."""
-    head, _, rest = name.partition(".")
-    field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
-    factory = field.default_factory
-    default = field.default if factory is dataclasses.MISSING else factory()
-    if not rest:
-        return default
-    if default is dataclasses.MISSING:
-        return default_of(get_type_hints(config)[head], rest)
-    return attrgetter(rest)(default)
 
 
 def from_table(config: type[T], table: Mapping[str, Any]) -> T:
@@ -192,38 +164,37 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
 
     Raises ValueError for an unknown key, a value of another type, or a field that has none.
     """
-    values, known = flatten(table), leaves(config)
-    _require_known(values, known, ", ".join(known))
+    given, known = flatten(table), fields(config)
+    _require_known(given, [*known], ", ".join(known))
+    values = {
+        name: convert(given[name], setting.type, name) if name in given else setting.default
+        for name, setting in known.items()
+    }
+    if lacking := [name for name, value in values.items() if value is dataclasses.MISSING]:
+        name = lacking[0]
+        raise ValueError(f"the setting {name!r} has no default: give it with --set {name}=...")
 
     def build(part: Any, prefix: str) -> Any:
-        hints, arguments = get_type_hints(part, include_extras=True), dict[str, Any]()
-        for field in dataclasses.fields(part):
-            name, hint = prefix + field.name, hints[field.name]
-            if dataclasses.is_dataclass(hint):
-                arguments[field.name] = build(hint, f"{name}.")
-            elif name in values:
-                arguments[field.name] = convert(values[name], hint, name)
-            else:
-                arguments[field.name] = default_of(config, name)
-                if arguments[field.name] is dataclasses.MISSING:
-                    raise ValueError(
-                        f"the setting {name!r} has no default: give it with --set {name}=..."
-                    )
-        return part(**arguments)
+        hints = get_type_hints(part)
+        names = {field.name: f"{prefix}{field.name}" for field in dataclasses.fields(part)}
+        return part(**{
+            own: values[name] if name in values else build(hints[own], f"{name}.")
+            for own, name in names.items()
+        })  # fmt: skip
 
     built: T = build(config, "")
     return built
 
 
 def as_text(value: Any) -> str:
-    """A value of a settings file as it is given to a command.
+    """A value of a setting as it is given to a command.
 
-    >>> as_text([1, 2]), as_text(True), as_text(0.5)
-    ('1,2', 'true', '0.5')
+    >>> as_text((1, 2)), as_text(True), as_text(0.5), as_text(None)
+    ('1,2', 'true', '0.5', 'none')
     """
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, tuple | list):
+        return ",".join(map(as_text, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def to_table(config: Any) -> dict[str, Any]:
@@ -254,88 +225,88 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
     """
     try:
         return _convert(value, annotation)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, KeyError):
         raise ValueError(
             f"the setting {key!r} takes {wanted(annotation)}, and {value!r} is not that"
         ) from None
 
 
 def _convert(value: Any, annotation: Any) -> Any:
-    annotation, within = range_of(annotation)
-    if within is not None:
-        number = _convert(value, annotation)
-        if number not in within:
-            raise ValueError
-        return number
-    origin, options = get_origin(annotation), get_args(annotation)
-    text = value.lower() if isinstance(value, str) else None
-    if annotation is Any:
-        return value
+    plain, within = range_of(annotation)
+    origin, options = get_origin(plain), get_args(plain)
     if origin in (Union, types.UnionType):
-        if types.NoneType in options and (value is None or text == "none"):
-            return None
-        # text fits str always, so the narrower types come first
-        named = [option for option in options if option is not types.NoneType]
-        for option in sorted(named, key=lambda option: option is str):
-            try:
+        # any text fits str
+        for option in sorted(options, key=lambda one: (one is not types.NoneType, one is str)):
+            with suppress(TypeError, ValueError, KeyError):
                 return _convert(value, option)
-            except (TypeError, ValueError):
-                continue
-    elif origin is Literal:
-        for choice in options:
-            if (type(choice) is type(value) and choice == value) or str(choice) == value:
-                return choice
-    elif annotation is tuple or origin is tuple:
-        return _convert_tuple(value, options or (str, ...))
-    elif annotation is bool:
-        if isinstance(value, bool):
-            return value
-        if text in _TRUE | _FALSE:
-            return text in _TRUE
-    elif annotation in (int, float):
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            number = float(value)
-            if annotation is float and not math.isnan(number):
-                return number
-            whole = annotation is int and number.is_integer()  # also "1e4"
-            if whole and (exact := Fraction(value)).denominator == 1:
-                return int(exact)
-    elif annotation is str and isinstance(value, str):
-        return value
-    elif annotation is Path:
-        return Path(value).expanduser().absolute()
-    raise ValueError
+        raise ValueError
+    if origin is Literal:
+        return {str(choice): choice for choice in options}[str(value)]
+    if origin is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        if isinstance(value, str):
+            items = [item.strip() for item in value.split(",") if item.strip()]
+        kinds = options[:1] * len(items) if options[-1] is ... else options
+        return tuple(_convert(item, kind) for item, kind in zip(items, kinds, strict=True))
+    converted = _PLAIN[plain](value)
+    if within is not None and converted not in within:
+        raise ValueError
+    return converted
 
 
-def _convert_tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
-    if isinstance(value, str):
-        value = [item.strip() for item in value.split(",") if item.strip()]
-    items = list(value) if isinstance(value, tuple | list) else [value]
-    if len(kinds) == 2 and kinds[1] is ...:
-        kinds = [kinds[0]] * len(items)
-    return tuple(_convert(item, kind) for item, kind in zip(items, kinds, strict=True))
+def _none(value: Any) -> None:
+    if str(value).lower() != "none":
+        raise ValueError
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or math.isnan(number := float(value)):
+        raise ValueError
+    return number
+
+
+def _whole(value: Any) -> int:
+    """Also of text such as 1e4."""
+    number = _number(value)
+    if not number.is_integer():
+        raise ValueError
+    return int(number) if abs(number) < 2**53 else int(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_PLAIN: dict[Any, Callable[[Any], Any]] = {
+    bool: lambda value: _TRUTH[str(value).lower()],
+    int: _whole,
+    float: _number,
+    str: _text,
+    Path: lambda value: Path(value).expanduser().absolute(),
+    types.NoneType: _none,
+}
 _WANTED: dict[type, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path",
+    types.NoneType: "none",
 }  # fmt: skip
 
 
 def wanted(annotation: Any) -> str:
     """What a field takes, in words, such as "a whole number from 1 to 16,384"."""
-    annotation, within = range_of(annotation)
-    if within is not None:
-        return f"{wanted(annotation)}{' ' if isinstance(within, Range) else ', '}{within}"
-    origin, options = get_origin(annotation), get_args(annotation)
-    if annotation in _WANTED:
-        return _WANTED[annotation]
+    plain, within = range_of(annotation)
+    origin, options = get_origin(plain), get_args(plain)
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if o is types.NoneType else wanted(o) for o in options)
+        return " or ".join(map(wanted, options))
     if origin is Literal:
         return f"one of {', '.join(map(str, options))}"
-    if annotation is tuple or origin is tuple:
-        kinds = options or (str, ...)
-        if kinds[-1] is ...:
-            return f"values separated by commas, each {wanted(kinds[0])}"
-        return f"{len(kinds)} values separated by commas ({', '.join(map(wanted, kinds))})"
-    return f"{annotation}, a type that no setting can be given for"
+    if origin is tuple and options[-1] is ...:
+        return f"values separated by commas, each {wanted(options[0])}"
+    if origin is tuple:
+        return f"{len(options)} values separated by commas ({', '.join(map(wanted, options))})"
+    return _WANTED[plain] if within is None else f"{_WANTED[plain]} {within}"

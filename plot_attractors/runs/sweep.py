@@ -1,34 +1,53 @@
-"""A sweep: runs of programs, settings and seeds, which a TOML file names."""
+"""A sweep: runs of programs, settings and seeds, which a TOML file names, and how far they are.
+
+They are processes of this machine, or commands for others. The folder ``.sweep`` beside the runs
+has ``NAME.log``, and ``NAME.error``, why a run failed.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
+import multiprocessing
+import os
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import shlex
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
+import pandas as pd
 import tomlkit
 
 from plot_attractors.ranges import Range
 from plot_attractors.runs import store
-from plot_attractors.runs.run import Plan, plan
-from plot_attractors.runs.seeds import MOST, seeds
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.loop import Interrupted
+from plot_attractors.runs.run import Plan, fit, plan
 from plot_attractors.runs.settings import as_text, flatten, from_table
 
-__all__ = ["Sweep", "Training", "read_sweep"]
+__all__ = [
+    "State", "Status", "Training", "command", "inapplicable", "lacking", "read_sweep", "run_here",
+    "seeds", "status",
+]  # fmt: skip
 
-_LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
+State = Literal["done", "running", "failed", "stopped", "not begun"]
+
+LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
+INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
+POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class _File:
     """What a file of a sweep holds beside its table [settings]."""
 
-    programs: tuple[str, ...] = ()
+    programs: tuple[str, ...]
     data: tuple[str, ...] = ()
     inference: tuple[str, ...] = ()
     preset: tuple[str, ...] = ("full",)
@@ -68,80 +87,189 @@ class Training:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """The runs of a sweep, in one folder."""
+class Status(NamedTuple):
+    """How far a run is, by its last checkpoint."""
 
-    out: Path
-    runs: Sequence[Training]
+    run: Training
+    state: State
+    updates: int | None
+    total: int | None
+    minutes: float | None  # of training
+    loss: str  # the last one, with its name
+    reason: str  # why it failed
 
 
-def read_sweep(file: str | Path) -> Sweep:
-    """The sweep that a file describes; a run for every program, data set,
-    inference program, preset, value of each setting, and seed.
+def seeds(text: str) -> list[int]:
+    """The seeds that a text names, each once, in its order.
+
+    >>> seeds("0-4"), seeds("7, 0-2")
+    ([0, 1, 2, 3, 4], [7, 0, 1, 2])
+    """
+    numbers = list[int]()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    if not numbers:
+        raise ValueError(f"{text!r} names no seeds, as 0-4 or 0,2,7-9 do")
+    return list(dict.fromkeys(numbers))
+
+
+def read_sweep(file: str | Path) -> list[Training]:
+    """The runs that a file describes: for every program, data set, inference program, preset, value
+    of each setting, and seed.
 
     What the file gives as a list stands in the name of a run, beside program and seed:
     ``hbv-epsilon=0.05-seed=3``. A setting that is a list itself is written in a list of lists.
 
-    Raises ValueError for a file that cannot be read, unknown keys, what `fit` would refuse, or a
-    directory that holds a run with other settings.
+    Raises ValueError for unknown keys, what `fit` would refuse, or a directory that holds a run
+    with other settings.
     """
-    file = Path(file)
-    table = _parsed(file)
-    settings = table.pop("settings", {})
-    if not isinstance(settings, dict):
-        raise ValueError(f"settings in {file} is a table, [settings], not {settings!r}")
-    grid = {key: v if isinstance(v, list) else [v] for key, v in flatten(settings).items()}
-    if empty := [key for key, values in grid.items() if not values]:
-        raise ValueError(f"the setting {empty[0]!r} in {file} is an empty list: give it a value")
-    try:
-        asked = from_table(_File, table | {"seeds": as_text(table.get("seeds", 0))})
-        of_seeds = seeds(asked.seeds)
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-    if not asked.programs:
-        raise ValueError(f'{file} names no program: give it programs = ["hbv"], say')
-    out = Path(asked.out or f"runs/{file.stem}").expanduser().absolute()
-    listed = [getattr(asked, key) or (None,) for key in _LISTED]
-    if (count := math.prod(map(len, (*listed, *grid.values(), of_seeds)))) > MOST:
-        raise ValueError(f"{file} asks for {count:,} runs, and a sweep has {MOST:,} at most")
-    shown = {key for key, value in flatten(settings).items() if isinstance(value, list)}
+    table = tomlkit.parse(Path(file).read_text(encoding="utf-8")).unwrap()
+    settings = flatten(table.pop("settings", {}))
+    asked = from_table(_File, table | {"seeds": as_text(table.get("seeds", 0))})
+    out = Path(asked.out or f"runs/{Path(file).stem}").expanduser().absolute()
+    shown = {key for key, value in (table | settings).items() if isinstance(value, list)}
+    choices: dict[str, Any] = {key: getattr(asked, key) or (None,) for key in LISTED}
+    choices |= {key: v if isinstance(v, list) else [v] for key, v in settings.items()}
     runs = []
-    for program, data, inference, preset, *values in itertools.product(*listed, *grid.values()):
-        changed = dict(zip(grid, values, strict=True))
-        parts = [Path(program).stem]
-        parts += [Path(data).stem] if isinstance(table.get("data"), list) else []
-        parts += [Path(inference).stem] if isinstance(table.get("inference"), list) else []
-        parts += [preset] if isinstance(table.get("preset"), list) else []
-        named = {key: as_text(value) for key, value in changed.items() if key in shown}
-        parts += [re.sub(r"[^\w.,+=-]+", "_", f"{key}={text}") for key, text in named.items()]
-        for seed in of_seeds:
-            path = out / "-".join([*parts, f"seed={seed}"])
-            more = asked.device, asked.threads, data
-            runs.append(Training(path, program, inference, preset, seed, changed, *more))
-    _check(runs)
-    return Sweep(out, runs)
-
-
-def _check(runs: Sequence[Training]) -> None:
-    """Refuse what `fit` would refuse, of all runs, before the first one starts."""
-    twice = [name for name, count in Counter(run.name for run in runs).items() if count > 1]
-    if twice:
-        raise ValueError(f"two runs of the sweep would be {twice[0]}: leave one of them out")
-    for run in runs:
-        try:
-            planned = run.plan()
-        except ValueError as error:
-            raise ValueError(f"{run.name}: {error}") from error
+    for values in itertools.product(*choices.values(), seeds(asked.seeds)):
+        *chosen, seed = values
+        of = dict(zip(choices, chosen, strict=True))
+        parts = [Path(of["programs"]).stem]
+        parts += [Path(of[key]).stem for key in LISTED[1:] if key in shown]
+        changed = {key: of[key] for key in settings}
+        named = [f"{key}={as_text(value)}" for key, value in changed.items() if key in shown]
+        parts += [re.sub(r"[^\w.,+=-]+", "_", text) for text in named]
+        run = Training(
+            out / "-".join([*parts, f"seed={seed}"]), of["programs"], of["inference"], of["preset"],
+            seed, changed, asked.device, asked.threads, of["data"],
+        )  # fmt: skip
+        config = run.plan().config  # refuses what `fit` would refuse before the first run starts
         if (run.path / "config.toml").is_file():
-            store.require_same(run.path, planned.config)
+            store.require_same(run.path, config)
+        runs.append(run)
+    return runs
 
 
-def _parsed(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise ValueError(f"there is no file {file}")
+def command(run: Training) -> str:
+    """The shell command that fits a run, or goes on with it."""
+    options = {
+        "inference": run.inference, "data": run.data, "preset": run.preset, "seed": run.seed,
+        "device": run.device, "threads": run.threads, "out": run.path,
+    }  # fmt: skip
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    changed = [f"--set={name}={as_text(value)}" for name, value in run.settings.items()]
+    return shlex.join(["plot-attractors", "fit", run.program, *given, *changed, "--resume"])
+
+
+def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object]) -> None:
+    """Run these runs on this machine, so many at once; returns once all have ended.
+
+    `tell` is called all the time. A signal stops the runs after an update, with a checkpoint each.
+    GPUs are shared out one a run, in turn.
+    """
+    waiting, active = deque(runs), dict[int, BaseProcess]()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        table: dict[str, Any] = tomlkit.parse(file.read_text(encoding="utf-8")).unwrap()
-    except (tomlkit.exceptions.TOMLKitError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no TOML file: {error}") from error
-    return table
+        while waiting or active:
+            active = {slot: process for slot, process in active.items() if process.is_alive()}
+            for slot in [slot for slot in range(at_once) if slot not in active][: len(waiting)]:
+                spawn = multiprocessing.get_context("spawn")
+                active[slot] = spawn.Process(target=_job, args=(waiting.popleft(), slot))
+                active[slot].start()
+            tell()
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        for process in active.values():
+            process.terminate()
+        for process in active.values():
+            process.join()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _job(run: Training, slot: int) -> None:
+    """What a process does: fit a run, from its last checkpoint, and make its analyses."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the parent, which tells it
+    error = _beside(run, "error")
+    error.parent.mkdir(parents=True, exist_ok=True)
+    error.unlink(missing_ok=True)
+    with _beside(run, "log").open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    if run.device.startswith("cuda"):
+        known = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        devices = [d for d in known if d] or [*map(str, range(torch.cuda.device_count()))]
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
+    torch.set_num_threads(run.threads)
+    try:
+        fit(
+            run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
+            out=run.path, settings=run.settings, resume=True, device=run.device,
+        )  # fmt: skip
+        with store.lock(run.path):
+            _analyze(run)
+    except Interrupted:
+        pass
+    except Exception as raised:
+        error.write_text(f"{type(raised).__name__}: {' '.join(str(raised).split())}", "utf-8")
+        raise
+
+
+def _beside(run: Training, ending: str) -> Path:
+    return run.path.parent / ".sweep" / f"{run.name}.{ending}"
+
+
+def _analyze(run: Training) -> None:
+    """The analyses that a run lacks; ValueError where one fails."""
+    if not (names := lacking(run.path, run.analyses or ())):
+        return
+    settings = {name: (run.analyses or {})[name] for name in names}
+    made = analyze(run.path, names, settings=settings, missing=True, draw=run.draw)
+    if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
+        raise ValueError("; ".join(failed))
+    left = [*inapplicable(run.path), *lacking(run.path, names)]
+    file = run.path / "analyses" / INAPPLICABLE
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("\n".join(left), encoding="utf-8")
+
+
+def inapplicable(path: Path) -> list[str]:
+    """The analyses of a run that were found not to apply to it."""
+    file = path / "analyses" / INAPPLICABLE
+    return file.read_text(encoding="utf-8").split() if file.is_file() else []
+
+
+def lacking(path: Path, names: Iterable[str]) -> list[str]:
+    """Those of the analyses that the directory of a run does not hold, and that may apply."""
+    missing = [name for name in names if not (path / "analyses" / name).is_dir()]
+    left_out = inapplicable(path) if missing else ()
+    return [name for name in missing if name not in left_out]
+
+
+def status(runs: Sequence[Training]) -> list[Status]:
+    """How far each run is."""
+    return [_status(run) for run in runs]
+
+
+def _status(run: Training) -> Status:
+    done, file = store.progress(run.path), run.path / "metrics.csv"
+    updates, total = done or (None, None)
+    loss, minutes, reason = "", None, ""
+    if file.is_file() and file.stat().st_size:
+        last = pd.read_csv(file).iloc[-1].dropna()
+        minutes = float(last["seconds"]) / 60
+        loss = next((f"{n} {v:.4g}" for n, v in last.items() if str(n).endswith("loss")), "")
+    state: State
+    if done and done[0] >= done[1] and not lacking(run.path, run.analyses or ()):
+        state = "done"
+    elif store.is_locked(run.path):
+        state = "running"
+    elif _beside(run, "error").is_file():
+        state, reason = "failed", _beside(run, "error").read_text(encoding="utf-8")
+    else:
+        state = "not begun" if done is None else "stopped"
+    return Status(run, state, updates, total, minutes, loss, reason)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +14,7 @@ import pandas as pd
 
 from plot_attractors.runs.store import digest
 
-__all__ = ["complete", "draw", "read", "read_table", "spreadsheet", "write"]
+__all__ = ["draw", "read", "read_table", "write"]
 
 CHECKSUMS = ".checksums.json"  # in the folder of an analysis: SHA-256 of every file it measured
 
@@ -30,7 +28,7 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
     for name, value in tables.items():
         path = folder / name
         if path.suffix == ".csv" and isinstance(value, pd.DataFrame):
-            spreadsheet(value).to_csv(path, index=False)
+            value.to_csv(path, index=False)
         elif path.suffix == ".npz" and isinstance(value, Mapping):
             np.savez_compressed(path, **value)
         elif path.suffix == ".nc" and hasattr(value, "to_netcdf"):
@@ -45,51 +43,16 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
     (folder / CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 
-FORMULA = re.compile(r"^(?='*[=+@])")  # before what a spreadsheet takes for a formula
-ESCAPED = re.compile(r"^'(?='*[=+@])")  # its apostrophe
-
-
-def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose texts no spreadsheet takes for formulas: an apostrophe stands before what
-    begins with =, + or @, as a user's names may; `read_table` takes it away.
-    """
-    texts = table.select_dtypes(["object", "string"])
-    return table.assign(**{
-        str(name): column.replace({FORMULA: "'"}, regex=True) for name, column in texts.items()
-    })  # fmt: skip
-
-
 def read_table(file: Path, **options: Any) -> pd.DataFrame:
     """The table in a file, by `pandas.read_csv`; ValueError where it is not what was written."""
     table: pd.DataFrame = pd.read_csv(io.BytesIO(_checked(file)), **options)
-    texts = table.select_dtypes(["object", "string"])
-    return table.assign(**{
-        str(name): column.replace({ESCAPED: ""}, regex=True) for name, column in texts.items()
-    })  # fmt: skip
-
-
-@contextmanager
-def complete(folder: Path) -> Iterator[None]:
-    """Say in one sentence that a table is gone from a folder, where a program misses it."""
-    try:
-        yield
-    except KeyError as error:
-        raise ValueError(
-            f"{folder} lacks {error.args[0]!r}, which its figures are drawn from: make the "
-            f"analysis {folder.name} again"
-        ) from error
+    return table
 
 
 def _checked(file: Path) -> bytes:
     """What a file holds; a file that a program wrote itself has no checksum."""
     content, known = file.read_bytes(), file.with_name(CHECKSUMS)
-    try:
-        digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
-        digests = dict(digests)
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"{known} is damaged: make the analysis {file.parent.name} again, or remove it"
-        ) from error
+    digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
     if file.name in digests and digest(content) != digests[file.name]:
         raise ValueError(
             f"{file} is damaged: it is not what was written, by its checksum; make the analysis "

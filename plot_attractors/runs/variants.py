@@ -14,10 +14,10 @@ from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import as_text, flatten
 
 __all__ = [
-    "Variant", "all_runs", "differing", "ends", "fitted_name", "group", "labels", "name_of",
-    "settings_of",
+    "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
 ]  # fmt: skip
 
+PROGRAMS = "data", "program", "inference"
 MOST_NAMED = 3  # settings in the name of a variant
 
 
@@ -49,8 +49,7 @@ def fitted_name(run: Run) -> str:
 
 def settings_of(run: Run) -> dict[str, Any]:
     """Everything but the seed that decides what a run learns, by dotted names."""
-    names = {"data": run.data_name, "program": run.program_name, "inference": run.inference_name}
-    settings: dict[str, Any] = {key: name_of(name) for key, name in names.items()}
+    settings: dict[str, Any] = {key: name_of(run.config["run"][key]) for key in PROGRAMS}
     settings["preset"] = run.preset
     for part in store.TABLES[1:]:
         settings |= flatten(run.config[part])
@@ -58,9 +57,17 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the settings that are not the same, or not there, in all."""
-    keys = dict.fromkeys(key for table in settings for key in table)
-    return [k for k in keys if any(table.get(k) != settings[0].get(k) for table in settings)]
+    """Names of the settings that are not the same in all that have them, or that only one of two of
+    the same programs has.
+    """
+
+    def differ(key: str) -> bool:
+        values = [table[key] for table in settings if key in table]
+        having = [[table[k] for k in PROGRAMS] for table in settings if key in table]
+        lacking = [[table[k] for k in PROGRAMS] for table in settings if key not in table]
+        return any(value != values[0] for value in values) or any(p in having for p in lacking)
+
+    return [key for key in dict.fromkeys(key for table in settings for key in table) if differ(key)]
 
 
 def all_runs(variants: Iterable[Variant]) -> list[Run]:
@@ -68,22 +75,11 @@ def all_runs(variants: Iterable[Variant]) -> list[Run]:
     return [run for variant in variants for run in variant.runs]
 
 
-def ends(paths: Iterable[Path]) -> dict[Path, str]:
-    """The shortest end of each path that no other path has."""
-    parts = {path: path.resolve().parts for path in paths}
-
-    def shortest(own: tuple[str, ...]) -> str:
-        others = [other for other in parts.values() if other != own]
-        sizes = range(1, len(own) + 1)
-        size = next((n for n in sizes if all(o[-n:] != own[-n:] for o in others)), len(own))
-        return str(Path(*own[-size:]))
-
-    return {path: shortest(own) for path, own in parts.items()}
-
-
 def labels(runs: Iterable[Run]) -> dict[Path, str]:
-    """A name for each run, by its path."""
-    return ends(run.path for run in runs)
+    """A name for each run, by its path: that of its directory, where no other run has it."""
+    paths = [run.path for run in runs]
+    count = Counter(path.name for path in paths)
+    return {path: path.name if count[path.name] == 1 else str(path) for path in paths}
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:
@@ -98,11 +94,6 @@ def group(runs: Iterable[Run]) -> list[Variant]:
     settings = [settings_of(seeds[0]) for seeds in members]
     keys = differing(settings)
     names = [_name(table, keys) for table in settings]
-    for name in [name for name, count in Counter(names).items() if count > 1]:
-        alike = [k for k, other in enumerate(names) if other == name]
-        apart = differing([settings[k] for k in alike])
-        for k in alike:
-            names[k] = f"{name}, {_name(settings[k], apart)}"
     if len(members) > 1:
         letters = [*string.ascii_uppercase, *(str(k) for k in range(27, len(members) + 1))]
         names = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=False)]

@@ -4,7 +4,6 @@ would need to go on.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from plot_attractors.runs.pretrained import WEIGHTS
 
-__all__ = ["FEW", "LARGEST", "glance", "load", "pack"]
+__all__ = ["FEW", "LARGEST", "load", "pack"]
 
 LARGEST = 1_500_000  # bytes; above, the large tensors are rounded to float16
 FEW = 4096  # numbers of a tensor that stays as it is: embeddings, frequencies, biases
@@ -47,18 +46,7 @@ def pack(
     if data:
         header["data"] = json.dumps(data)
     header["sha256"] = _digest(header, tensors)
-    raw = save(tensors, {"format": "pt", **header})  # by convention: of PyTorch
-    return _in_order(raw), precision
-
-
-def _in_order(raw: bytes) -> bytes:
-    """The same file, byte for byte, of the same weights: `save` leaves metadata in any order."""
-    size = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + raw[8 + size :]
+    return save(tensors, {"format": "pt", **header}), precision  # by convention: of PyTorch
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -72,9 +60,8 @@ def load(path: Path) -> dict[str, Any]:
             tensors = {name: archive.get_tensor(name) for name in [*archive.keys()]}
             header = archive.metadata() or {}
         damaged = header["sha256"] != _digest(header, tensors)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        name = type(error).__name__
-        raise ValueError(f"{file} cannot be read as weights of a model ({name})") from error
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{file} cannot be read as weights of a model: {error}") from error
     if damaged:
         raise ValueError(f"{file} is damaged: it is not what was saved, by its checksum")
     model = {n: t.float() if t.dtype == torch.float16 else t for n, t in tensors.items()}
@@ -86,16 +73,6 @@ def load(path: Path) -> dict[str, Any]:
         "position": position,
         "total": position,
     }
-
-
-def glance(path: Path) -> dict[str, Any]:
-    """The settings and digests of the data alone; empty where they cannot be read."""
-    with contextlib.suppress(SafetensorError, OSError, KeyError, TypeError, ValueError):
-        with safe_open(path / WEIGHTS, "pt") as archive:
-            header = archive.metadata()
-        json.loads(header["config"])
-        return {"config": header["config"], "data": json.loads(header.get("data", "{}"))}
-    return {}
 
 
 def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:

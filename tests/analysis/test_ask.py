@@ -115,7 +115,7 @@ def test_images_are_brought_to_the_size_of_the_training(tmp_path: Path) -> None:
 
 def test_an_input_with_features_has_them_to_be_seen() -> None:
     """Its own noise gave the red heart of seed 0 the look of a yellow one, and its answer too."""
-    answer = Run("pretrained:dsprites").ask("colour=red shape=heart", draws=32, most=1)
+    answer = ask(Run("pretrained:dsprites"), "colour=red shape=heart", draws=32, most=1)
     assert re.fullmatch(
         r"red heart row \d+, colour=red shape=heart( (size|x|y)=[01]\.\d\d){3}",
         answer.inputs.input[0],
@@ -155,7 +155,7 @@ def test_data_of_ones_own_are_asked_by_a_batch() -> None:
     batch = run.data.batch(1)
     run.data = type("Own", (), {"batch": run.data.batch})()
     assert torch.equal(read_inputs(run, batch._replace(y=torch.tensor([0]))).x, batch.x)
-    with pytest.raises(ValueError, match=r"Own has no method at.*run.ask"):
+    with pytest.raises(ValueError, match=r"Own has no method at.*ask\(run"):
         read_inputs(run, 3)
 
 

@@ -22,7 +22,6 @@ from plot_attractors.data.table import SAMPLE
 from plot_attractors.paper.plan import planned
 from plot_attractors.runs import Run, pretrained, registry, run, settings
 from plot_attractors.runs.compare import TOPICS
-from plot_attractors.runs.effects import refuse_ignored
 
 from .test_links import GENERATED, PAGES, ROOT
 
@@ -116,12 +115,11 @@ def provide(folder: Path) -> None:
     (folder / "photos.csv").write_text("file,fold\n" + "\n".join(folds))
 
 
-def build(planned: run.Plan, *_: Any) -> None:
+def build(planned: run.Plan, *_: Any, **options: Any) -> None:
     """What a training does before its first update; nothing where a page does not say of what."""
     of, configs = planned.programs, planned.configs
     if getattr(configs["data"], "path", Path()) is not None:
         data = of.data.load(configs["data"])
-        refuse_ignored(of.model, configs["model"], data, planned.without)
         of.inference.build(of.model.build(configs["model"], data), data, configs["inference"])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from plot_attractors import cli
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import leaves
+from plot_attractors.runs.settings import fields
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -41,7 +41,7 @@ def test_every_program_has_a_page_with_its_settings(written: Path) -> None:
             settings, rest = page.partition("## The program")[::2]
             assert rest
             program = registry.load(kind, name)
-            assert all(f"| `{key}` |" in settings for key in leaves(program.Config))
+            assert all(f"| `{key}` |" in settings for key in fields(program.Config))
             presets = [name.split("/") for name in getattr(program, "PRESETS", ())]
             assert all(" of ".join(f"`{n}`" for n in reversed(p)) in settings for p in presets)
             assert all(f"`{figure}`" in settings for figure in getattr(program, "CAPTIONS", ()))

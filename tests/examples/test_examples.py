@@ -22,8 +22,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_sweep() -> None:
     result = read_sweep(EXAMPLES / "sweep.toml")
-    assert len(result.runs) == 10
-    assert result.out == Path("runs/epsilon").absolute()
+    assert len(result) == 10
+    assert result[0].path.parent == Path("runs/epsilon").absolute()
 
 
 def test_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from plot_attractors.gflownet.replay import rarity_weights
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import leaves
+from plot_attractors.runs.settings import fields
 
 from ..attractors import HBV, D, T, assert_resumes, run_to, schedule, tiny, with_data
 
@@ -272,7 +272,7 @@ def test_log_z_and_g_may_learn_faster() -> None:
 
 
 def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
-    settings = [*leaves(registry.load("models", "algorithms").Config), *leaves(PROGRAM.Config)]
+    settings = [*fields(registry.load("models", "algorithms").Config), *fields(PROGRAM.Config)]
     assert len(settings) <= 30
     with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
         build(sleep=0.6, explore=0.6)

@@ -11,7 +11,7 @@ from pyro.distributions import StudentT
 from torch import Tensor, nn
 
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import flatten, leaves, resolve, to_table
+from plot_attractors.runs.settings import fields, flatten, resolve, to_table
 
 from ..attractors import (
     HBV,
@@ -122,7 +122,7 @@ def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPa
 
 def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
     program = registry.load("inference", "gflownet_em")
-    assert len([*leaves(program.Config)]) <= 15
+    assert len([*fields(program.Config)]) <= 15
     for preset in program.PRESETS:
         result = resolve({"inference": program.Config}, {"inference": program.PRESETS}, preset, {})
         assert flatten(to_table(result["inference"]))

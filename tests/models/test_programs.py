@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import default_inference, registry
-from plot_attractors.runs.run import programs
+from plot_attractors.runs import registry
+from plot_attractors.runs.run import defaults_of, programs
 
 from ..attractors import HBV, changed, schedule, snapshot, with_data
 
@@ -146,7 +146,7 @@ def test_every_program_is_trained_here() -> None:
     assert known == {*registry.names("models"), *registry.names("datasets")} - {"attractor"}
     assert set(TRAINED) == set(registry.names("inference"))
     for models, inference in KINDS[1:]:
-        assert {default_inference(registry.load("models", m)) for m in models} <= set(inference)
+        assert {defaults_of(registry.load("models", m))[1] for m in models} <= set(inference)
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))

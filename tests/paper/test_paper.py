@@ -25,7 +25,7 @@ from plot_attractors.report.builder import anchor
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, fit, registry, settings
 from plot_attractors.runs.analyze import analyze, applies
-from plot_attractors.runs.jobs import status
+from plot_attractors.runs.sweep import status
 
 ROOT = Path(__file__).parents[2]
 

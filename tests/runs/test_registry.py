@@ -20,7 +20,11 @@ def write(path: Path, text: str) -> Path:
 
 
 def returned(path: Path) -> object:
-    return registry.load("analyses", path).analyze(None, None)
+    return registry.load("analyses", path).measure(None, None)
+
+
+def program(value: int) -> str:
+    return f"class Config: pass\ndef measure(run, config): return {value}\ndef draw(tables): ...\n"
 
 
 def test_a_name_and_a_path_find_the_same_file() -> None:
@@ -41,21 +45,21 @@ def test_a_program_of_ones_own_pickles_and_is_imported_once() -> None:
 
 
 def test_a_changed_file_is_imported_anew_and_one_of_the_same_name_apart(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.py", "def analyze(run, out): return 1\n")
+    path = write(tmp_path / "mine.py", program(1))
     assert returned(path) == 1
-    write(path, "def analyze(run, out): return 22\n")
+    write(path, program(22))
     os.utime(path, ns=(1, 1))
-    other = write(tmp_path / "other" / "mine.py", "def analyze(run, out): return 3\n")
+    other = write(tmp_path / "other" / "mine.py", program(3))
     assert [returned(path), returned(other)] == [22, 3]
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1\n", "lacks Config: a program in models defines it as a frozen dataclass"),
-        ("Config = 3\n", "Config in the program .* is not what"),
-        ("def f(:\n", "cannot import the program .*SyntaxError"),
-        ("1 / 0\n", "cannot import the program .*ZeroDivisionError"),
+        ("x = 1\n", "lacks Config, which a program in models defines"),
+        ("Config = PRESETS = {}\ndef build(model, data, config): ...", "lacks build"),
+        ("def f(:\n", "cannot import .*SyntaxError"),
+        ("1 / 0\n", "cannot import .*ZeroDivisionError"),
     ],
 )
 def test_a_faulty_program_gets_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
@@ -80,7 +84,7 @@ def test_kinds_of_a_name_or_a_file() -> None:
     assert registry.kinds_of("vqvae") == ["models", "inference"]
     assert registry.kinds_of("hbv") == ["datasets"]
     assert registry.kinds_of(str(registry.find("inference", "gflownet_em"))) == ["inference"]
-    with pytest.raises(ValueError, match="Did you mean 'gflownet_em'"):
+    with pytest.raises(ValueError, match="did you mean 'gflownet_em'"):
         registry.kinds_of("gflownet_emm")
     with pytest.raises(ValueError, match="there is no program 'nothing'"):
         registry.kinds_of("nothing")

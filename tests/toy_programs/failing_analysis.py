@@ -1,11 +1,19 @@
-"""An analysis that writes half of its results and fails."""
+"""An analysis that fails."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 
-def analyze(run: Any, out: Path) -> None:
-    (out / "summary.csv").write_text("half\n")
+@dataclass(frozen=True)
+class Config:
+    draws: int = 16
+
+
+def measure(run: Any, config: Config) -> Any:
     raise KeyError("no such column")
+
+
+def draw(tables: Any) -> dict[str, Any]:
+    return {}
