@@ -71,7 +71,7 @@ from plot_attractors.measures.calibration import (
     reverse_kl_divergence,
 )
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.model.readout import Readout
+from plot_attractors.model.posterior import Readout
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name

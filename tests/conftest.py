@@ -96,7 +96,6 @@ SLOW: tuple[str, ...] = (
     "tests/test_layers.py::",
     "tests/training/test_m_step.py::test_of_four_tokens_three_come_to_tell_three_bits",
     "tests/training/test_phases.py::test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes",
-    "tests/training/test_phases.py::test_a_linear_encoder_that_is_stopped_goes_on_with_the_same_tokens",
     "tests/training/test_phases.py::test_an_inverse_temperature",
     "tests/training/test_phases.py::test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero",
     "tests/training/test_sentences.py::test_draws_follow",

@@ -17,9 +17,9 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1972,
+    "plot_attractors/model/": 1864,
     "plot_attractors/language/": 1029,
-    "plot_attractors/training/": 2084,
+    "plot_attractors/training/": 2037,
     "plot_attractors/gflownet/": 3773,
     "plot_attractors/language_of_thought/": 1954,
     "plot_attractors/data/": 2404,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 648,
     "examples/": 277,
     "docs/": 679,
-    "tests/": 23674,
+    "tests/": 23581,
 }
 WORDS = 52443  # of pages
 SLACK_OF_WORDS = 1000

@@ -27,7 +27,7 @@ from plot_attractors.model.networks import (
     VectorDecoder,
 )
 from plot_attractors.model.onset import Onset
-from plot_attractors.model.posterior import ExactPosterior
+from plot_attractors.model.posterior import ExactPosterior, Readout
 from plot_attractors.model.protocols import (
     Description,
     along_axes,
@@ -35,9 +35,7 @@ from plot_attractors.model.protocols import (
     checked_inputs,
     probing,
     require,
-    sees_context,
 )
-from plot_attractors.model.readout import Readout
 from plot_attractors.model.reward import Decodability, Reward, gaussian_kl
 
 __all__ = ["ROWS", "AttractorModel", "Encoding"]
@@ -144,27 +142,11 @@ class AttractorModel(nn.Module):
                     kept[:] = [new if one is old else one for one in kept]
 
     def check_parts(self) -> None:
-        """Tries all parts, which may have been replaced, and `trajectories`.
-
-        Raises ValueError for what is not as `PARTS` has it, or for trajectories of another length.
-        """
+        """Tries all parts, which may have been replaced; ValueError for one not as in `PARTS`."""
         if (latent := check_parts(self)) != self.latent:
             raise ValueError(
                 f"the sentence encoder has embeddings of {latent} dimensions, and this model was "
                 f"built for {self.latent}: build it with this sentence encoder"
-            )
-        with probing(self, self.device):
-            z0 = torch.zeros(2, latent, device=self.device)
-            try:
-                z = self.whole_trajectories(z0, step=self.forward_step, context=z0, start=0)
-            except TypeError as error:
-                raise ValueError(
-                    f"trajectories(z0, steps, **options) cannot be called so: {error}"
-                ) from error
-        if z.shape[1:] != z0.shape:
-            raise ValueError(
-                f"trajectories must return states (T + 1, n, d), and z0 {(*z0.shape,)} became "
-                f"{(*z.shape,)}"
             )
 
     def sentence_prior(self, n: int) -> SentencePolicy:
@@ -215,8 +197,13 @@ class AttractorModel(nn.Module):
 
     @property
     def input_dependent(self) -> bool:
-        """Whether the forward dynamics see the input."""
-        return sees_context(self.forward_dynamics, self.latent, self.steps, self.device)
+        """Whether the forward dynamics see the input: they are tried with two, at t = 0 and T."""
+        with probing(self, self.device):
+            torch.manual_seed(0)
+            z, *z0 = torch.randn(3, 16, self.latent, device=self.device)
+            pairs = [[self.forward_dynamics(z, float(t), c) for c in z0] for t in (0, self.steps)]
+        moments = [(p.mean, q.mean) for p, q in pairs] + [(p.stddev, q.stddev) for p, q in pairs]
+        return not all(torch.equal(*pair) for pair in moments)
 
     @property
     def device(self) -> torch.device:

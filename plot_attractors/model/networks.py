@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy
@@ -21,7 +22,6 @@ from plot_attractors.model.nn import (
     encoding_network,
     time_features,
 )
-from plot_attractors.model.steps import bounded_step, step_output
 
 __all__ = [
     "BackwardTokenPolicy",
@@ -34,11 +34,14 @@ __all__ = [
     "LogPartition",
     "SentenceEncoder",
     "VectorDecoder",
+    "bounded_step",
     "input_decoder",
+    "step_output",
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
+EDGE = 1e-3  # least distance of a sigmoid from 0 and from 1, of steps that no network makes
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
 
@@ -100,16 +103,10 @@ class ImageDecoder(nn.Module):
     μ = σ(g_c(z)) σ(h_c(z, place)) for channel c, with g linear: the colour of a scene, and how
     much of it there is at a place. Without g, a VAE of few dimensions bends seven colours into a
     plane before it finds the third channel, and linear embeddings cannot follow.
-
-    Raises ValueError where noise, the standard deviation of a pixel, is not finite and above 0.
     """
 
     def __init__(self, latent: int, shape: Sequence[int], noise: float = 0.1) -> None:
         super().__init__()
-        if not 0 < noise < math.inf:
-            raise ValueError(
-                f"pixel_noise is a standard deviation, a finite number above 0, not {noise:g}."
-            )
         self.generator, self.noise = ImageGenerator(latent, shape), noise
         # From grey images, training turns them black so fast that units die; from dark ones not.
         nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]
@@ -210,6 +207,40 @@ def _additions(network: nn.Module, s: Tensor) -> Tensor:
     return out
 
 
+def bounded_step(
+    z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float, float | Tensor]
+) -> Normal:
+    """N(z + max_step · sigmoid(m) · v/‖v‖, σ²): the transition kernel of both dynamics (Section
+    *Model*).
+
+    The mean moves by less than `max_step`, which is the paper's prior on gradual change; every σ
+    lies in `sd_range`, whose upper bound may be (d,).
+
+    Args:
+        z: (…, d) the state.
+        out: (…, 2d + 1) network output: direction v, pre-sigmoid size m, pre-sigmoid standard
+        deviations.
+    """
+    d = z.shape[-1]
+    v, m, r = out.split([d, 1, d], -1)
+    norm = v.square().sum(-1, keepdim=True).clamp(min=1e-12).sqrt()
+    low, high = sd_range
+    return Normal(z + max_step * torch.sigmoid(m) * v / norm, low + (high - low) * torch.sigmoid(r))
+
+
+def step_output(
+    z: Tensor, to: Distribution, max_step: float, sd_range: tuple[float, float | Tensor]
+) -> Tensor:
+    """(…, 2d + 1) the output of which `bounded_step` makes the transition `to` from z (…, d), or
+    the nearest within its bounds: its inverse, for dynamics that are no such network.
+    """
+    move, (low, high) = to.mean - z, sd_range
+    size = move.norm(dim=-1, keepdim=True) / max_step
+    sd = (to.stddev - low) / (high - low)
+    m, r = (part.clamp(EDGE, 1 - EDGE).logit() for part in (size, sd))
+    return torch.cat([move, m, r], -1)
+
+
 class Dynamics(nn.Module):
     """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
 
@@ -225,8 +256,7 @@ class Dynamics(nn.Module):
         max_step, sd_range: bounds of the mean step and of every standard deviation; `max_sd` (d,),
             which training may lower, has an upper bound for each dimension.
         reverse_of: dynamics that these run backwards. Near an attractor a chain and its reversal
-            are alike, so these start as the same kernel and learn the difference. Others may take
-            their place in a model (`AttractorModel`); `raw` is asked for, or the transition.
+            are alike, so these start as the same kernel and learn the difference.
     """
 
     max_sd: Tensor  # (d,)
@@ -279,20 +309,15 @@ class Dynamics(nn.Module):
         return self.sd_range[0], self.max_sd
 
     def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
-        """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids.
-
-        Raises ValueError where the context that these dynamics see is missing.
-        """
-        if self.context and context is None:
-            raise ValueError("These dynamics see the context z0: pass it as the third argument.")
+        """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids."""
         t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
         t = t.reshape(1) if t.dim() == 0 else t
-        seen = [context] if self.context and context is not None else []
-        shape = torch.broadcast_shapes(t.shape[:-1], *(part.shape[:-1] for part in [z, *seen]))
+        seen: list[Any] = [z, context] if self.context else [z]
+        shape = torch.broadcast_shapes(t.shape[:-1], *(part.shape[:-1] for part in seen))
         z = z.expand(*shape, -1)
         inputs = [self.features(z)]
         if self.context_features is not None:
-            inputs.append(self.context_features(seen[0].expand(*shape, -1)))
+            inputs.append(self.context_features(seen[1].expand(*shape, -1)))
         if self.time:
             inputs.append(time_features(t.clamp(max=self.last), self.steps).expand(*shape, -1))
         if not self._reverse_of:
@@ -300,12 +325,8 @@ class Dynamics(nn.Module):
         with torch.no_grad():
             dynamics: Any = self._reverse_of[0]
             t, d = t.clamp(min=1), z.shape[-1]
-            bounds = self.max_step, self.sd_range
-            alike = (
-                not isinstance(dynamics, Dynamics)
-                or (dynamics.max_step, dynamics.sd_range) == bounds
-            )
-            if alike and hasattr(dynamics, "raw"):
+            own = isinstance(dynamics, Dynamics) and dynamics.max_step == self.max_step
+            if own and dynamics.sd_range == self.sd_range:
                 forward = dynamics.raw(z, t, context)
             else:
                 forward = step_output(z, dynamics(z, t, context), self.max_step, self._sd_bounds)

@@ -35,8 +35,6 @@ class MLP(nn.Sequential):
     """
 
     def __init__(self, inputs: int, outputs: int, units: int = 256, layers: int = 3) -> None:
-        if layers < 1:
-            raise ValueError(f"layers must be at least 1, not {layers}.")
         sizes = [inputs, *[units] * (layers - 1), outputs]
         parts: list[nn.Module] = []
         for a, b in pairwise(sizes):
@@ -240,8 +238,8 @@ class Fourier:
         return FourierFeatures(inputs, self.features, self.scale, self.axes)
 
 
-def time_features(t: Tensor, steps: int, harmonics: int = 3) -> Tensor:
-    """(…, 1) time in steps → (…, 1 + 2·harmonics): u = t/T, sin(πku), cos(πku)."""
+def time_features(t: Tensor, steps: int) -> Tensor:
+    """(…, 1) time in steps → (…, 7): u = t/T, and sin(πku), cos(πku) for k = 1, 2, 3."""
     u = t / steps
-    k = math.pi * torch.arange(1, harmonics + 1, device=t.device, dtype=u.dtype)
+    k = math.pi * torch.arange(1, 4, device=t.device, dtype=u.dtype)
     return torch.cat([u, torch.sin(k * u), torch.cos(k * u)], -1)

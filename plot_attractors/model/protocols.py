@@ -30,7 +30,6 @@ __all__ = [
     "decodes_sentences",
     "probing",
     "require",
-    "sees_context",
 ]
 
 
@@ -106,31 +105,27 @@ def decodes_sentences(model: object) -> bool:
 
 # -- the parts of Table 1
 
-
-class Part(NamedTuple):
-    """A part of an attractor model: what it is called with, and what it returns of n rows.
-
-    Arguments: `s` sentences (n, width), `z` states and `z0` (n, d), `t` a number or (…, 1), `x`
-    inputs. States and t may have more leading dimensions, which broadcast. Returned: a `normal`
-    over (n, d), `states`, a distribution over (n, d) with a mean and a stddev, `inputs`, a
-    distribution over x, `sentences`, one over s that is sampled from, or `numbers` (n,).
-    """
-
-    arguments: str
-    returned: str
-
-
+# What each part is called with, and what it returns of n rows. Arguments: `s` sentences (n, width),
+# `z` states and `z0` (n, d), `t` a number or (…, 1), `x` inputs; states and t may have more leading
+# dimensions, which broadcast.
 PARTS = {
     # P(z0 | ẑ_s); optional: along_axes, additions, additions_along_axes
-    "sentence_encoder": Part("s", "normal"),
-    "decoder": Part("z", "inputs"),  # P(x | z)
-    "encoder": Part("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
-    "forward_dynamics": Part("z t z0", "states"),  # optional: max_step; raw, as in `Dynamics`
-    "backward_dynamics": Part("z t z0", "states"),
-    "discretizer": Part("z z0", "sentences"),  # P(s | z); optional: like and score
+    "sentence_encoder": ("s", "normal"),
+    "decoder": ("z", "inputs"),  # P(x | z)
+    "encoder": ("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
+    "forward_dynamics": ("z t z0", "states"),  # optional: max_step
+    "backward_dynamics": ("z t z0", "states"),
+    "discretizer": ("z z0", "sentences"),  # P(s | z); optional: like and score
     # of models whose flow or discretizer learns by balance; None in others
-    "flow_correction": Part("z t z0", "numbers"),
-    "log_partition": Part("z z0", "numbers"),
+    "flow_correction": ("z t z0", "numbers"),
+    "log_partition": ("z z0", "numbers"),
+}
+RETURNED = {
+    "normal": "a Normal over (n, d)",
+    "states": "a distribution over (n, d) with a mean and a stddev",
+    "inputs": "a distribution over inputs",
+    "sentences": "a distribution over sentences, to sample from",
+    "numbers": "a tensor (n,)",
 }
 OPTIONAL = "flow_correction", "log_partition"
 ROWS = 2  # that parts are tried with
@@ -169,7 +164,7 @@ def additions_along_axes(sentence_encoder: Any, s: Tensor) -> tuple[Any, Any]:
 
 def _own_axes(p: Any, axes: Tensor) -> Normal:
     token = torch.arange(len(axes), device=axes.device)
-    loc, scale = (x[token, ..., axes].movedim(0, -1) for x in _moments(p))
+    loc, scale = (x[token, ..., axes].movedim(0, -1) for x in (p.loc, p.scale))
     return Normal(loc, scale, validate_args=False)
 
 
@@ -196,120 +191,68 @@ def probing(model: nn.Module, device: torch.device) -> Iterator[None]:
             module.training = mode
 
 
-def sees_context(dynamics: nn.Module, latent: int, steps: int, device: torch.device) -> bool:
-    """Whether a transition depends on the input: it is tried with two, at the first and last t."""
-    with probing(dynamics, device):
-        torch.manual_seed(0)
-        z, *z0 = torch.randn(3, 16, latent, device=device)
-        pairs = ([dynamics(z, float(t), c) for c in z0] for t in (0, steps))
-        return any(
-            not torch.equal(a.mean, b.mean) or not torch.equal(a.stddev, b.stddev) for a, b in pairs
-        )
-
-
 def check_parts(model: Any) -> int:
     """Tries all parts of an attractor model; returns d, the size of a state.
 
-    Raises ValueError for the first part that cannot be called as `PARTS` has it, that returns
-    something else, or whose `additions`, `along_axes` or `additions_along_axes` do not agree with
-    it.
+    Raises ValueError for the first part that returns something else than `PARTS` has, or whose
+    `additions`, `along_axes` or `additions_along_axes` do not agree with it.
     """
     language, device = model.language, next(model.parameters()).device
     with probing(model, device):
         given: dict[str, Any] = {"s": draw_prior(language, ROWS, device), "t": 1.0}
-        for name, (arguments, returned) in PARTS.items():
-            part, names = getattr(model, name), arguments.split()
-            if part is None and name in OPTIONAL:
+        for name, (arguments, kind) in PARTS.items():
+            if (part := getattr(model, name)) is None and name in OPTIONAL:
                 continue
-            result = _call(part, name, {key: given[key] for key in names})
+            result = part(*(given[key] for key in arguments.split()))
+            shape = tuple(getattr(result, "batch_shape", getattr(result, "shape", ())))
             if name == "sentence_encoder":  # whose embeddings are states
-                shape = tuple(getattr(result, "batch_shape", ()))
                 given |= dict.fromkeys(("z", "z0"), torch.zeros(ROWS, *shape[1:2], device=device))
-            _check_returned(part, name, returned, result, given)
-            if returned == "inputs":
+            if not _fits(kind, result, given["s"], given["z"]):
+                raise ValueError(
+                    f"the {_shown(part, name)} must return {RETURNED[kind]} for n = {ROWS} rows, "
+                    f"and returns a {type(result).__name__} {shape}"
+                )
+            if kind == "inputs":
                 given["x"] = result.sample()
         _check_sentence_encoder(model.sentence_encoder, language, given["s"])
     return int(given["z"].shape[-1])
 
 
-def _call(part: Any, name: str, arguments: dict[str, Any]) -> Any:
-    try:
-        return part(*arguments.values())
-    except Exception as error:
-        shown = ", ".join(f"{key} {_shape(value)}".strip() for key, value in arguments.items())
-        raise ValueError(
-            f"the {_shown(part, name)} cannot be called with {shown}: {error}"
-        ) from error
-
-
-def _check_returned(part: Any, name: str, kind: str, result: Any, given: dict[str, Any]) -> None:
-    rows, state = (ROWS,), (ROWS, *given["z"].shape[1:])
-    shape: Any = result.shape if isinstance(result, Tensor) else ()
-    fits, wanted = True, ""
+def _fits(kind: str, result: Any, s: Tensor, z: Tensor) -> bool:
+    """Whether a part returned what it must for sentences s (n, width) and states z (n, d)."""
     if kind == "numbers":
-        wanted, fits = f"a tensor {rows}", isinstance(result, Tensor) and shape == rows
-    elif isinstance(result, Distribution):
-        shape = result.batch_shape + result.event_shape
-    if kind in ("normal", "states"):
-        kinds, noun = (Normal, "Normal") if kind == "normal" else (Distribution, "distribution")
-        wanted = f"a {noun} over (n, d) = {state if len(state) == 2 else (ROWS, 'd')}"
-        fits = isinstance(result, kinds) and len(state) == 2 and tuple(shape) == state
-    elif kind == "inputs":
-        wanted = "a distribution over inputs"
-        fits = isinstance(result, Distribution) and len(shape) > 1 and shape[0] == ROWS
-    elif kind == "sentences":
-        wanted = f"a distribution over sentences {_shape(given['s'])}"
-        try:
-            shape = result.sample().shape
-        except AttributeError:
-            shape = ()
-        fits = shape == given["s"].shape
-    if not fits:
-        what = f"a {type(result).__name__}" + (f" over {tuple(shape)}" if len(shape) else "")
-        raise ValueError(
-            f"the {_shown(part, name)} must return {wanted} for {ROWS} rows, and returns {what}"
-        )
+        return isinstance(result, Tensor) and result.shape == s.shape[:1]
+    if kind == "sentences":
+        return hasattr(result, "sample") and result.sample().shape == s.shape
+    if not isinstance(result, Normal if kind == "normal" else Distribution):
+        return False
+    shape = result.batch_shape + result.event_shape
+    if kind == "inputs":
+        return len(shape) > 1 and shape[0] == len(s)
+    return len(shape) == 2 and shape == z.shape
 
 
 def _check_sentence_encoder(part: Any, language: Language, s: Tensor) -> None:
     """Whether what a sentence encoder offers beside its call says the same as the call."""
     shown, layer = _shown(part, "sentence_encoder"), along_axes(part)
+    checks = []  # what it offers, what that is by its call alone, and what to do
     if hasattr(part, "additions") and not language.ordered:
-        pairs = zip(_moments(part.additions(s)), _moments(_one_by_one(part, s)), strict=True)
-        if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs):
-            raise ValueError(
-                f"additions of the {shown} are not what it returns for the sentences with each "
-                "token added: override both, or leave additions out"
-            )
-    if layer is None:
-        return
-    whole, axis = part(s), torch.arange(layer.out_features).to(layer.axes)
-    own = part(s[:, None] * (layer.axes == axis[:, None]))  # (n, d, d): the tokens of an axis alone
-    pairs = zip(_moments(whole), _moments(own), strict=True)
-    same = all(
-        torch.allclose(a, b.diagonal(dim1=-2, dim2=-1), rtol=1e-3, atol=1e-4) for a, b in pairs
-    )
-    if not same or not torch.allclose(layer(s), whole.loc, rtol=1e-3, atol=1e-4):
-        raise ValueError(
-            f"the {shown} says by along_axes that every token moves one latent axis, and what it "
-            "returns along an axis depends on tokens of others: set its along_axes to None"
-        )
-    if not language.ordered:
+        advice = "additions are not those of its call: override both, or leave additions out"
+        checks.append((part.additions(s), _one_by_one(part, s), advice))
+    if layer is not None:
+        axis = torch.arange(layer.out_features).to(layer.axes)
+        alone = part(s[:, None] * (layer.axes == axis[:, None]))  # (n, d, d): by each axis' tokens
+        own = Normal(*(x.diagonal(dim1=-2, dim2=-1) for x in (alone.loc, alone.scale)))
+        advice = "an axis depends on tokens of others: set its along_axes to None"
+        checks += [(of, own, advice) for of in (part(s), Normal(layer(s), own.scale))]
+    if layer is not None and not language.ordered:
+        advice = "additions_along_axes are not those of its call: override both"
         own = _own_axes(_one_by_one(part, s), layer.axes)
-        pairs = zip(_moments(additions_along_axes(part, s)[1]), _moments(own), strict=True)
+        checks.append((additions_along_axes(part, s)[1], own, advice))
+    for offered, own, advice in checks:
+        pairs = (offered.loc, own.loc), (offered.scale, own.scale)
         if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs):
-            raise ValueError(
-                f"additions_along_axes of the {shown} are not what it returns for the sentences "
-                "with each token added: override both"
-            )
-
-
-def _moments(p: Normal) -> tuple[Tensor, Tensor]:
-    return p.loc, p.scale
-
-
-def _shape(value: Any) -> str:
-    return str(tuple(value.shape)) if isinstance(value, Tensor) else ""
+            raise ValueError(f"of the {shown} {advice}")
 
 
 def _shown(part: Any, name: str) -> str:

@@ -21,7 +21,7 @@ from plot_attractors.training.m_step import (
 from plot_attractors.training.pool import PERTURBED_SD, Pool
 from plot_attractors.training.schedule import At, Phase, Scalar, Schedule, require_model
 from plot_attractors.training.sentences import Sentences
-from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
+from plot_attractors.training.vocabulary.phases import VocabularyLearning
 from plot_attractors.training.walk import Walk
 
 __all__ = ["EM", "EMConfig"]
@@ -70,8 +70,7 @@ class EM(ABC):
         self.sentences = self.sentence_source()
         self.vocabulary, starts = None, PERTURBED_SD
         if c.vocabulary:
-            lengths = Vocabulary.lasting(c.vocabulary)
-            self.vocabulary = VocabularyLearning(model, self.m_step, lengths, self.sentences)
+            self.vocabulary = VocabularyLearning(model, self.m_step, c.vocabulary, self.sentences)
             starts = self.vocabulary.perturbed_sd
             self.state |= self.vocabulary.state
         self.e_step = EStep(model, self.inputs, self.pool(starts), c.walk, c.lr)

@@ -181,7 +181,7 @@ def elbo(model: Any, guide: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
     """Tries `vae_model` and `vae_guide`; ValueError for what TraceMeanField_ELBO would ignore or
-    train wrongly, or would end in a KeyError.
+    train wrongly.
     """
     with probing(model, model.device), torch.enable_grad():
         guide: Any = poutine.trace(model.vae_guide).get_trace(*args, **kwargs)
@@ -193,19 +193,14 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
             f"vae_model and vae_guide have the pyro.param {quoted(params)}, which no M-step "
             "trains: make it a parameter of the model, an nn.Parameter or a part"
         )
-    latent = {name for name in program.stochastic_nodes if not _subsamples(program, name)}
-    drawn = {name for name in guide.stochastic_nodes if not _subsamples(guide, name)}
-    if alone := sorted(latent - drawn):
-        raise ValueError(
-            f"vae_model samples {quoted(alone)}, and vae_guide does not: sample it there, too, or "
-            "give it obs=…"
-        )
-    drawn = {n for n in drawn if not guide.nodes[n]["infer"].get("is_auxiliary")}
-    if alone := sorted(drawn - latent):
+    sites = {name: guide.nodes[name] for name in guide.stochastic_nodes}
+    drawn = {n for n, site in sites.items() if not site["infer"].get("is_auxiliary")}
+    drawn = {name for name in drawn if not site_is_subsample(sites[name])}
+    if alone := sorted(drawn - {*program.stochastic_nodes}):
         raise ValueError(
             f"vae_guide samples {quoted(alone)}, and vae_model does not: sample it there, too"
         )
-    if fixed := sorted(n for n in drawn if not guide.nodes[n]["fn"].has_rsample):
+    if fixed := sorted(n for n in drawn if not sites[n]["fn"].has_rsample):
         raise ValueError(
             f"vae_guide samples {quoted(fixed)} from a distribution without rsample, whose guide "
             "the M-step's ELBO would train wrongly: sum over its values in vae_model instead"
@@ -229,10 +224,6 @@ def _leaves(loss: Tensor) -> set[Tensor]:
             leaves.add(node.variable)
         left += [before for before, _ in node.next_functions]
     return leaves
-
-
-def _subsamples(trace: Any, name: str) -> bool:
-    return bool(site_is_subsample(trace.nodes[name]))
 
 
 class VisitedLabels:

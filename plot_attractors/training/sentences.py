@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from pyro.distributions import Normal
@@ -30,32 +29,10 @@ CELLS = 800_000  # entries of a table of proposed sentences held at once
 SEARCHED = 16, 10, 2  # candidates, temperatures and moves of a search for a nearest embedding
 
 
-class Sentences(Protocol):
-    """Where training takes sentences ∝ R(s; x)^power from."""
-
-    def draw(
-        self,
-        q: Normal,
-        power: float = 1.0,
-        language: Language | None = None,
-        beta: float | None = None,
-    ) -> Tensor:
-        """(B, width) a sentence for each input with P(z0 | x) = q (B, d), by the prior of another
-        language or the model's, R with its own β or another.
-        """
-
-    def can_speak(self, language: Language) -> bool:
-        """Whether sentences of another language of the same tokens can be drawn."""
-
-    def of(self, model: AttractorModel) -> Sentences:
-        """The same of another model."""
-
-    def nearest(self, z: Tensor) -> Tensor:
-        """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
-
-
 class ExactSentences:
-    """Draws from the exact posterior, of sentences that can be listed or that factor."""
+    """Draws ∝ R(s; x)^power from the exact posterior, of sentences that can be listed or that
+    factor.
+    """
 
     def __init__(self, model: AttractorModel) -> None:
         self.model = model
@@ -67,17 +44,23 @@ class ExactSentences:
         language: Language | None = None,
         beta: float | None = None,
     ) -> Tensor:
+        """(B, width) a sentence for each input with P(z0 | x) = q (B, d), by the prior of another
+        language or the model's, R with its own β or another.
+        """
         posterior = self.model.posterior(q, language, beta)
         return (posterior if power == 1 else posterior.power(power)).sample()
 
     def of(self, model: AttractorModel) -> ExactSentences:
+        """The same of another model."""
         return ExactSentences(model)
 
     def can_speak(self, language: Language) -> bool:
+        """Whether sentences of another language of the same tokens can be drawn."""
         posterior = self.model.posterior
         return posterior.factored and posterior.factors(language) is not None
 
     def nearest(self, z: Tensor) -> Tensor:
+        """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
         return self.model.readout.nearest(z)
 
 
@@ -238,6 +221,10 @@ class SampledSentences:
             "log_z": float(log_z.mean()),
             **usage(self.model.language, population.s.flatten(0, 1)),
         }
+
+
+Sentences = ExactSentences | SampledSentences
+"""Where training takes sentences ∝ R(s; x)^power from."""
 
 
 def pareto_shape(log_w: Tensor) -> float:

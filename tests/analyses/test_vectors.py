@@ -19,6 +19,7 @@ from ..small import measured, untrained
 
 information_loss = registry.load("analyses", "information_loss")
 
+
 @pytest.fixture
 def words(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)

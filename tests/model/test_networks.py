@@ -13,9 +13,9 @@ from plot_attractors.model.networks import (
     ImageDecoder,
     InputDecoder,
     SentenceEncoder,
+    bounded_step,
     input_decoder,
 )
-from plot_attractors.model.steps import bounded_step
 
 from ..attractors import B, D, T, tiny
 
@@ -54,8 +54,6 @@ def test_backward_dynamics_correction_and_log_z_see_time_and_context() -> None:
     assert torch.allclose(every[2], g(z, 2.0, a), atol=1e-6)
     assert (every[T] == 0).all()
     assert (every[:T] != 0).all()
-    with pytest.raises(ValueError, match="see the context z0"):
-        f(z, 1.0)
 
 
 def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> None:
@@ -80,9 +78,6 @@ def test_decoders_by_the_shape_of_inputs() -> None:
     decoder = input_decoder(D, (3, 8, 8))
     assert isinstance(decoder, ImageDecoder)
     assert decoder(torch.zeros(2, D)).loc.max() < 0.1, "dark at first"
-    for noise in (0.0, -1.0, float("inf")):
-        with pytest.raises(ValueError, match="pixel_noise is a standard deviation"):
-            ImageDecoder(D, (3, 8, 8), noise)
 
 
 @pytest.mark.parametrize("axes", [True, False])

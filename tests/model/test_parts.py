@@ -21,19 +21,19 @@ from plot_attractors.analysis.sampling import perturbed_trajectories
 from plot_attractors.gflownet.exploration import exploring
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.networks import Discretizer, Dynamics, SentenceEncoder
+from plot_attractors.model.networks import (
+    Discretizer,
+    Dynamics,
+    SentenceEncoder,
+    bounded_step,
+    step_output,
+)
 from plot_attractors.model.protocols import PARTS, additions, additions_along_axes
 from plot_attractors.model.reward import Reward
-from plot_attractors.model.steps import bounded_step, step_output
 from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
-from plot_attractors.training import (
-    MStep,
-    MStepConfig,
-    input_source,
-    visited_sentences,
-)
+from plot_attractors.training import MStep, MStepConfig, input_source, visited_sentences
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (
@@ -51,33 +51,44 @@ from ..attractors import (
 from ..small import SETTINGS
 from ..training.conftest import build_model
 
+MANY = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
+
 
 class Drift(nn.Module):
     """Dynamics that are no `Dynamics`: all states move the same way."""
 
-    max_step = 0.25
-
-    def __init__(self, move: Tensor, sd: float = 0.1) -> None:
+    def __init__(self, move: Tensor) -> None:
         super().__init__()
-        self.move, self.sd = nn.Parameter(move), sd
+        self.move = nn.Parameter(move)
 
     def forward(self, z: Tensor, *_: Any) -> Normal:
-        return Normal(z + self.move, self.sd)
+        return Normal(z + self.move, 0.1)
+
+
+class Wrapped(nn.Module):
+    """Dynamics that are made of others."""
+
+    def __init__(self, dynamics: nn.Module) -> None:
+        super().__init__()
+        self.kept = [dynamics]
+
+    def forward(self, *seen: Any) -> Normal:
+        found: Normal = self.kept[0](*seen)
+        return found
 
 
 class GRUEncoder(nn.Module):
     """P(z0 | ẑ_s) by a recurrent network that reads a sequence token by token."""
 
-    def __init__(self, language: Language, latent: int, last: bool = True) -> None:
+    def __init__(self, language: Language, latent: int) -> None:
         super().__init__()
-        self.tokens, self.last = language.tokens, last
+        self.tokens = language.tokens
         self.network = nn.GRU(self.tokens, 16, batch_first=True)
         self.output = nn.Linear(16, 2 * latent)
 
     def forward(self, s: Tensor) -> Normal:
         steps = s.reshape(-1, s.shape[-1] // self.tokens, self.tokens)
-        states = self.network(steps)[0]
-        out = self.output(states[:, -1] if self.last else states)
+        out = self.output(self.network(steps)[0][:, -1])
         mean, sd = out.unflatten(0, s.shape[:-1]).chunk(2, -1)
         return Normal(mean, 0.01 + 0.99 * sd.sigmoid())
 
@@ -99,30 +110,18 @@ def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None
     """Before training, they are the same kernel, whichever it is."""
     model, _ = with_data(HBV | {"dynamics.max_sd": 0.6})
     z, z0 = torch.randn(7, 3), torch.randn(7, 3)
-    other = Dynamics(3, T, units=16)
-    for new in (other, Drift(torch.tensor([0.1, -0.05, 0.02]))):
+    for new in (Dynamics(3, T, units=16), Drift(torch.tensor([0.1, -0.05, 0.02]))):
         model.forward_dynamics = new
         back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
         assert torch.allclose(back.loc, forth.loc, atol=1e-5)
         assert torch.allclose(back.scale, forth.scale.expand_as(back.scale), atol=1e-5)
     wrapped = copy.deepcopy(model)
-    wrapped.forward_dynamics = Wrapped(wrapped.forward_dynamics)  # made of the old one
+    wrapped.forward_dynamics = Wrapped(wrapped.forward_dynamics)
     assert torch.equal(wrapped.backward_dynamics(z, 2.0, z0).loc, back.loc)
 
 
-class Wrapped(nn.Module):
-    def __init__(self, dynamics: nn.Module) -> None:
-        super().__init__()
-        self.kept = [dynamics]
-
-    def forward(self, *seen: Any) -> Normal:
-        found: Normal = self.kept[0](*seen)
-        return found
-
-
 def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
-    many = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
-    model, _ = with_data(HBV | many)
+    model, _ = with_data(HBV | MANY)
     model.add_sentence_policy()
     old, new = model.sentence_encoder, SentenceEncoder(model.language, 3, axes=True)
     assert model.discretizer._encoder == [old]
@@ -135,19 +134,20 @@ def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
     assert torch.allclose(model.reward(q, None, s), model.reward.log_prior(s) - kl, atol=1e-3)
 
 
-def test_a_new_reward_is_that_of_the_posterior_and_a_new_language_that_of_all() -> None:
+def test_a_new_reward_language_or_discretizer_is_that_of_all() -> None:
     model = tiny()
     model.reward = Reward(model.sentence_encoder, model.language, beta=0.3)
     assert model.posterior.reward is model.reward
     model.language = Language((2, 2, 2), length_cost=2.0)
     for part in (model.reward, model.discretizer):
         assert part.language is model.language
+    model.discretizer = Discretizer(model.language, 3, units=16)
+    assert model.readout.discretizer is model.discretizer
 
 
 def test_tokens_of_a_linear_encoder_leave_what_they_share_alone() -> None:
     """The model that learns along axes has parts of the other, which keep reading the other's."""
-    many = {"language.groups": (1,) * 32, "language.max_length": 7}
-    model, _ = with_data(HBV | many)
+    model, _ = with_data(HBV | MANY)
     encoder = model.sentence_encoder
     along = with_token_axes(model)
     assert model.discretizer._encoder == [encoder]
@@ -173,23 +173,19 @@ def wrong(found: Callable[..., Any]) -> nn.Module:
 @pytest.mark.parametrize(
     ("part", "found", "sentence"),
     [
-        ("sentence_encoder", lambda s: Normal(s[..., None, :3], 1.0), r"must return a Normal over"),
-        ("sentence_encoder", lambda s: LogNormal(s[..., :3], 1.0), r"and returns a LogNormal over"),
-        ("sentence_encoder", lambda s: Independent(Normal(s[..., :3], 1.0), 1), "Independent"),
-        ("sentence_encoder", lambda s: s[..., :3], r"must return a Normal .*returns a Tensor"),
-        ("sentence_encoder", lambda s: s.loc, "sentence encoder Wrong cannot be called with s"),
+        ("sentence_encoder", lambda s: Normal(s[..., None, :3], 1.0), r"a Normal .*\(2, 1, 3\)"),
+        ("sentence_encoder", lambda s: LogNormal(s[..., :3], 1.0), r"a Normal .* a LogNormal \(2"),
+        ("sentence_encoder", lambda s: Independent(Normal(s[..., :3], 1.0), 1), "an? Independent"),
+        ("sentence_encoder", lambda s: s[..., :3], r"encoder Wrong must return .* a Tensor \(2, 3"),
         ("encoder", lambda x: Normal(x, 1.0), r"encoder Wrong must return a Normal over \(n, d\)"),
-        ("forward_dynamics", lambda z, t: Normal(z, 1), r"cannot be called with z \(2, 3\), t, z0"),
-        ("backward_dynamics", lambda z, t, c: Normal(z[:1], 1.0), r"over \(n, d\) = \(2, 3\)"),
+        ("backward_dynamics", lambda z, t, c: Normal(z[:1], 1.0), r"returns a Normal \(1, 3\)"),
         ("discretizer", lambda z, c: z, "discretizer Wrong must return a distribution over sent"),
-        ("flow_correction", lambda z, t, c: z, r"must return a tensor \(2,\)"),
-        ("log_partition", lambda z, c: None, r"must return a tensor \(2,\).*returns a NoneType"),
+        ("flow_correction", lambda z, t, c: z, r"must return a tensor \(n,\) for n = 2 rows"),
+        ("log_partition", lambda z, c: None, r"must return a tensor \(n,\).*returns a NoneType"),
         ("decoder", lambda z: z, "decoder Wrong must return a distribution over inputs"),
     ],
 )  # fmt: skip
-def test_a_part_that_is_not_as_it_must_be_is_refused(
-    part: str, found: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_is_not_as_it_must_be_is_refused(part: str, found: Any, sentence: str) -> None:
     """When a model is built, and, of one that was changed, when its training is."""
     model, data = with_data(HBV, "algorithms")
     parts = {name: getattr(model, name) for name in PARTS}
@@ -207,9 +203,16 @@ def test_a_model_is_tried_without_a_trace() -> None:
     model.encoder.mean.append(nn.BatchNorm1d(3))
     before, state = snapshot(model), torch.get_rng_state()
     input_source(data, model)
+    assert not model.input_dependent
     assert torch.equal(state, torch.get_rng_state())
     assert not changed(model, before)
     assert model.training
+
+
+def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
+    every = [s + torch.eye(s.shape[-1])[k] for k in range(s.shape[-1])]
+    result: Normal = encoder(torch.stack([*every, s]))
+    return result
 
 
 class Bent(SentenceEncoder):
@@ -218,21 +221,6 @@ class Bent(SentenceEncoder):
     def forward(self, s: Tensor) -> Normal:
         p = super().forward(s)
         return Normal(p.loc + p.loc.sum(-1, keepdim=True).tanh(), p.scale)
-
-
-@pytest.mark.parametrize("axes", [True, False])
-def test_what_an_encoder_offers_must_be_what_it_returns(axes: bool) -> None:
-    model = tiny()
-    parts = {name: getattr(model, name) for name in PARTS}
-    parts["sentence_encoder"] = bent = Bent(model.language, 3, axes)
-    with pytest.raises(ValueError, match="additions of the sentence encoder Bent are not what"):
-        AttractorModel(model.language, **parts, steps=T)
-    bent.additions = lambda s: plain_additions(bent, s)
-    if not axes:
-        AttractorModel(model.language, **parts, steps=T)
-        return
-    with pytest.raises(ValueError, match="depends on tokens of others: set its along_axes to None"):
-        AttractorModel(model.language, **parts, steps=T)
 
 
 class Wide(SentenceEncoder):
@@ -246,22 +234,29 @@ class Wide(SentenceEncoder):
         return plain_additions(self, s)
 
 
-def test_additions_along_axes_that_were_inherited_are_refused() -> None:
+def test_what_an_encoder_offers_must_be_what_it_returns() -> None:
     model = tiny()
     parts = {name: getattr(model, name) for name in PARTS}
-    parts["sentence_encoder"] = wide = Wide(model.language, 3, True)
-    with pytest.raises(ValueError, match="additions_along_axes of the sentence encoder Wide are"):
-        AttractorModel(model.language, **parts, steps=T)
-    wide.additions_along_axes = lambda s: additions_along_axes(SimpleNamespace(
-        additions=wide.additions, along_axes=wide.along_axes
-    ), s)  # fmt: skip
-    AttractorModel(model.language, **parts, steps=T)
 
+    def build(encoder: nn.Module) -> None:
+        AttractorModel(model.language, **{**parts, "sentence_encoder": encoder}, steps=T)
 
-def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
-    every = [s + torch.eye(s.shape[-1])[k] for k in range(s.shape[-1])]
-    result: Normal = encoder(torch.stack([*every, s]))
-    return result
+    for axes in (True, False):
+        bent = Bent(model.language, 3, axes)
+        with pytest.raises(ValueError, match="of the sentence encoder Bent additions are not"):
+            build(bent)
+        bent.additions = lambda s, bent=bent: plain_additions(bent, s)
+        if axes:
+            with pytest.raises(ValueError, match="tokens of others: set its along_axes to None"):
+                build(bent)
+        else:
+            build(bent)
+    wide = Wide(model.language, 3, True)
+    with pytest.raises(ValueError, match="Wide additions_along_axes are not those of its call"):
+        build(wide)
+    own = SimpleNamespace(additions=wide.additions, along_axes=wide.along_axes)
+    wide.additions_along_axes = lambda s: additions_along_axes(own, s)
+    build(wide)
 
 
 def test_additions_of_an_encoder_that_offers_none() -> None:
@@ -276,21 +271,19 @@ def test_additions_of_an_encoder_that_offers_none() -> None:
 def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
     model = tiny()
     assert not model.input_dependent
-    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z + 0.1 * (z0 - z), 0.1))
+    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z, 0.1 + 0.1 * z0.sigmoid()))
     assert model.input_dependent
 
 
 def test_dynamics_without_a_bound_are_refused_where_it_is_needed() -> None:
     model, data = with_data({**HBV, "steps": 8})
     model.forward_dynamics = wrong(lambda z, t, z0: Normal(z, 0.1))
-    type(model.forward_dynamics).max_step = 0.1
     schedule("gflownet_em", model, data, {})
     del type(model.forward_dynamics).max_step
     with pytest.raises(ValueError, match="Wrong has no max_step, and training walks back"):
         schedule("gflownet_em", model, data, {})
 
 
-SMALL = {"language.groups": (1,) * 4, "language.max_length": 2, "steps": 5}
 GRU_PROGRAM = """
 from tests.model.test_parts import GRUEncoder
 from plot_attractors.runs import registry
@@ -300,7 +293,7 @@ Config, PRESETS = sequences.Config, sequences.PRESETS
 
 def build(config, data):
     model = sequences.build(config, data)
-    model.sentence_encoder = GRUEncoder(model.language, config.latent, last=LAST)
+    model.sentence_encoder = GRUEncoder(model.language, config.latent)
     return model
 """
 
@@ -310,26 +303,19 @@ def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
     inference: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "recurrent.py"
-    program.write_text(GRU_PROGRAM.replace("LAST", "True"))
-    run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=SMALL))
+    program.write_text(GRU_PROGRAM)
+    few = {"language.groups": (1,) * 4, "language.max_length": 2, "steps": 5}
+    run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=few))
     assert run.model.embed(run.model.sentences).shape == (16, 8)
     if inference == "gflownet_em":
         results = analyze(run.path, settings=SETTINGS, draw=False)
         assert len(results) > 5
         assert not [result for result in results if result.error]
         moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
-        first = registry.load("models", program)
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            other = first.build(run.model_config, run.data)
+            other = registry.load("models", program).build(run.model_config, run.data)
         assert not torch.equal(moved, other.sentence_encoder.network.weight_hh_l0)
-
-
-def test_a_recurrent_sentence_encoder_of_another_shape_is_refused(tmp_path: Path) -> None:
-    program = tmp_path / "recurrent.py"
-    program.write_text(GRU_PROGRAM.replace("LAST", "False"))  # the states of all tokens
-    with pytest.raises(ValueError, match=r"GRUEncoder must return a Normal over .* over \(2, 2, 8"):
-        fit(program, preset="smoke", out=tmp_path / "run", settings=SMALL)
 
 
 # -- trajectories
@@ -343,20 +329,15 @@ class Still(AttractorModel):
 
 
 class Longer(AttractorModel):
+    """With up to two steps more."""
+
     def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
-        return super().trajectories(z0, steps or self.steps + self.more(), **options)
-
-    def more(self) -> int:
-        return 3
-
-
-class Random(Longer):
-    def more(self) -> int:
-        return int(torch.randint(3, ()))
+        more = int(torch.randint(3, ()))
+        return super().trajectories(z0, steps or self.steps + more, **options)
 
 
 def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wake update, the labels, the guide, balance and perturbations see states at z0 + 7."""
+    """The wake update, the labels, the guide and perturbations see states at z0 + 7."""
     model, data = with_data(HBV)
     model.__class__ = Still
     seen = list[Tensor]()
@@ -383,23 +364,16 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
     assert torch.equal(perturbed_trajectories(model, e.z0, e.z0), e.z0 + 7.0)
 
 
-@pytest.mark.parametrize("kind", [Longer, Random])
-def test_another_number_of_steps_is_refused_with_what_to_do(kind: type) -> None:
-    torch.manual_seed(0)
+def test_another_number_of_steps_is_refused_with_what_to_do() -> None:
     model, data = with_data(HBV)
-    model.__class__ = kind
+    model.__class__ = Longer
     x = data.batch(3).x
 
     def labels() -> list[Tensor]:  # a random number is right now and then
         return [visited_sentences(model, x) for _ in range(20)]
 
-    with pytest.raises(
-        ValueError, match=r"steps, and training, flows .* set model.steps to another"
-    ):
+    with pytest.raises(ValueError, match=r"steps, and training, flows .* set model.steps to anoth"):
         labels()
-    if kind is Longer:
-        with pytest.raises(ValueError, match="trajectories has 7 steps"):
-            schedule("wake_sleep_em", model, data, {})
 
 
 def test_the_guide_keeps_gradients_and_trajectories_do_not() -> None:
@@ -407,11 +381,6 @@ def test_the_guide_keeps_gradients_and_trajectories_do_not() -> None:
     trace = pyro.poutine.trace(model.guide).get_trace(inputs())
     assert trace.nodes["z_3"]["fn"].base_dist.loc.requires_grad
     assert not model.trajectories(model.encode(inputs()).z0).requires_grad
-    model.trajectories = lambda z0, steps=None: z0[None]
-    with pytest.raises(
-        ValueError, match=r"trajectories\(z0, steps, \*\*options\) cannot be called"
-    ):
-        model.check_parts()
 
 
 # -- parts of a subclass
@@ -455,6 +424,8 @@ def test_a_label_head_of_a_subclass_is_trained() -> None:
     assert {"head", "encoder", "decoder"} == changed(model, state)
     assert before < -0.4
     assert log_likelihood() > before + 0.25
+    along = with_token_axes(build_model(kind=Labelled, axes=False))
+    assert any(p is along.head.weight for p in along.phi)
 
 
 def test_a_model_with_a_label_head_resumes_bit_for_bit() -> None:
@@ -466,14 +437,9 @@ def test_a_model_with_a_label_head_resumes_bit_for_bit() -> None:
     assert_resumes(build, {4, 9, 12})
 
 
-def test_a_linear_encoder_learns_its_tokens_with_the_head() -> None:
-    model = build_model(kind=Labelled, axes=False)
-    along = with_token_axes(model)
-    assert isinstance(along, Labelled)
-    assert any(p is model.head.weight for p in along.phi)
-
-
 def sampling(where: str, distribution: Any) -> type[AttractorModel]:
+    """A model whose programs sample y as well."""
+
     def beside(name: str) -> Any:
         def program(self: Any, x: Tensor, *args: Any, **options: Any) -> Any:
             result = getattr(AttractorModel, name)(self, x, *args, **options)
@@ -517,7 +483,6 @@ COIN = Categorical(logits=torch.zeros(2))
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (sampling("vae_model", Normal(0.0, 1.0)), "vae_model samples 'y', and vae_guide does not"),
         (sampling("vae_guide", Normal(0.0, 1.0)), "vae_guide samples 'y', and vae_model does not"),
         (sampling("vae_model vae_guide", COIN), "'y' from a distribution without rsample"),
         (Params, "have the pyro.param 'scale', which no M-step trains"),
@@ -541,14 +506,6 @@ def test_a_program_with_a_latent_site_of_both_trains() -> None:
 # -- parts of the model's own
 
 
-def test_a_state_of_before_opens_without_the_parts_that_nothing_trained() -> None:
-    old, model = tiny(name="algorithms"), tiny()
-    model.load_state_dict(old.state_dict())
-    assert model.flow_correction is model.log_partition is None
-    assert old.state_dict().keys() - model.state_dict().keys()
-    assert all(torch.equal(p, old.state_dict()[name]) for name, p in model.state_dict().items())
-
-
 def test_the_sentence_policy_is_the_models_own() -> None:
     model, other = tiny(), tiny()
     policy = model.add_sentence_policy()
@@ -569,6 +526,7 @@ def test_the_sentence_policy_is_the_models_own() -> None:
 
 
 INFERENCE = """
+import torch
 from plot_attractors.runs import registry
 
 gflownet_em = registry.load("inference", "gflownet_em")
@@ -580,23 +538,18 @@ def build(model, data, c):
 """
 
 
-@pytest.mark.parametrize("broken", ["deleted", "raises"])
-def test_a_run_opens_without_its_inference_program(broken: str, tmp_path: Path) -> None:
+def test_a_run_opens_without_its_inference_program(tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
     program.write_text(INFERENCE.replace("LINE", ""))
     path = fit("hbv", program, preset="smoke", out=tmp_path / "run")
     before = Run(path).model
-    if broken == "deleted":
-        program.unlink()
-    else:
-        program.write_text(INFERENCE.replace("LINE", "raise RuntimeError('no')"))
+    program.unlink()
     after = Run(path).model
     assert after.sentence_policy is not None
     assert not changed(after, before.state_dict())
     assert not after.training
-    names = ["calibration", "sentences"]
-    results = analyze(path, names, settings={n: SETTINGS[n] for n in names}, draw=False)
-    assert all(result.error is None for result in results)
+    (result,) = analyze(path, ["sentences"], settings=SETTINGS, draw=False)
+    assert result.error is None
 
 
 @pytest.mark.parametrize(
@@ -610,12 +563,6 @@ def test_an_inference_program_that_sets_something_of_the_model_is_refused(
     line: str, names: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "mine.py"
-    program.write_text("import torch\n" + INFERENCE.replace("LINE", line))
+    program.write_text(INFERENCE.replace("LINE", line))
     with pytest.raises(ValueError, match=f"sets {names} of the model, and a trained model is open"):
         fit("hbv", program, preset="smoke", out=tmp_path / "run")
-
-
-def test_a_discretizer_may_be_replaced() -> None:
-    model = tiny()
-    model.discretizer = Discretizer(model.language, 3, units=16)
-    assert model.readout.discretizer is model.discretizer

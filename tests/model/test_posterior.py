@@ -15,7 +15,7 @@ from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import TabulatedSentences
 
-from ..attractors import B, inputs, sprites, tiny
+from ..attractors import B, sprites
 
 
 def log_joint(model: Any, q: Normal, language: Language, beta: float = 1.0) -> Tensor:
@@ -72,16 +72,6 @@ def test_another_language_of_the_same_tokens() -> None:
     listed, _ = sprites({"token_axes": False})
     with pytest.raises(ValueError, match="token_axes"):
         listed.posterior(q, language)
-
-
-@pytest.mark.parametrize("decodability", ["posterior", "density"])
-def test_the_factor_in_z_is_taken_at_the_embedding(decodability: str) -> None:
-    model = tiny({"reward.decodability": decodability, "language.length_cost": 0.4})
-    q, s = model.encode(inputs()).distribution, model.sentences
-    columns = [model.reward(q, model.embed(row).expand(B, -1), row.expand(B, -1)) for row in s]
-    expected = torch.stack(columns, -1).log_softmax(-1)
-    assert torch.allclose(model.posterior.log_prob(q), expected, atol=1e-3)
-    assert torch.allclose(table(model.posterior(q), s), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("key", ["reward.decodability", "language.groups"])

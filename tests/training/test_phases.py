@@ -12,44 +12,48 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 from plot_attractors.training import At, ExactSentences, MStep, MStepConfig, Phase, Schedule
-from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning, phases
+from plot_attractors.training.vocabulary import phases
+from plot_attractors.training.vocabulary.phases import VocabularyLearning
 
 LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
-SHORT: dict[str, Any] = {
-    "rotate": 0, "second_warm_up": 0, "updates": 4, "label_costs": (-3.0, 9.0, -6.0),
-    "label_length": 4,
-}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels that are unlike sentences."""
+    monkeypatch.setattr(phases, "LABEL_COSTS", (-3.0, 9.0, -6.0))
+    monkeypatch.setattr(phases, "LABEL_LENGTH", 4)
 
 
 def bits(n: int) -> Tensor:
     return torch.randint(2, (n, 3)).float()
 
 
+def learn(model: Any, updates: int) -> VocabularyLearning:
+    return VocabularyLearning(
+        model, MStep(model, bits, MStepConfig(), 16), updates, ExactSentences(model)
+    )
+
+
 def learning(
-    build: Any, beta: float = 1.0, sd: float | None = 0.2, **chosen: Any
+    build: Any, updates: int = 4, rotation: int = 0, more: int = 0, **options: Any
 ) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
-    options = {"language": LANGUAGE, "inverse_temperature": beta}
-    model = build(sd=sd, shape=(3,), **options)
-    m_step = MStep(model, bits, MStepConfig(), 16)
-    return VocabularyLearning(
-        model, m_step, Vocabulary(**{**SHORT, **chosen}), ExactSentences(model)
-    )
+    v = learn(build(**{"sd": 0.2, "shape": (3,), "language": LANGUAGE, **options}), 3)
+    v.updates, v.rotation, v.more = updates, rotation, more
+    return v
 
 
 def schedule(v: VocabularyLearning) -> Schedule:
     e_step = Phase("e_step", 0, 1, lambda _: {})
     state = {"phi": v.m_step.optimizer, **v.state}
-    return Schedule(v.model, [*v.phases(pretrain=2, warm_up=3), e_step], state)
+    return Schedule(v.final, [*v.phases(pretrain=2, warm_up=3), e_step], state)
 
 
-def run_to(s: Schedule, name: str, cycle: int = 0) -> dict[str, float]:
-    """The metrics of the last update before this phase."""
-    metrics: dict[str, float] = {}
+def run_to(s: Schedule, name: str, cycle: int = 0) -> None:
     while (s.phase.name, s.phase.cycle) != (name, cycle):
-        metrics = s.step()
-    return metrics
+        s.step()
 
 
 def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
@@ -64,11 +68,18 @@ def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
     return asked
 
 
+def test_lengths_are_in_proportion(build: Any) -> None:
+    v = learn(build(shape=(3,)), 1000)
+    assert [p.updates for p in v.phases(7, 9)] == [7, 250, 9, 250, 750, 1000, 0]
+    linear = learn(build(shape=(3,), axes=False), 1000)
+    assert [p.updates for p in linear.phases(7, 9)] == [7, 250, 9, 250, 750, 1000, 750]
+
+
 @pytest.mark.parametrize(("second", "updates"), [(3, 4), (0, 0)])
 def test_axes_are_rotated_and_tokens_spread_before_each_part(
     build: Any, monkeypatch: pytest.MonkeyPatch, second: int, updates: int
 ) -> None:
-    v = learning(build, sd=None, second_warm_up=second, updates=updates, rotate=2)
+    v = learning(build, updates, rotation=2, more=second, sd=None)
     s, done = schedule(v), list[str]()
     for name in ("rotate_axes", "spread_tokens", "spread_pairs"):
         monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
@@ -85,18 +96,10 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
     assert ",".join([*events, ""]) == expected
 
 
-def test_layers_that_the_phases_do_not_know_are_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match=r"those of KnownEncoder: leave vocabulary at 0"):
-        learning(build, rotate=1)
-    model = build(sd=0.2, shape=(3,))
-    m_step, known = MStep(model, bits, MStepConfig()), model.sentence_encoder
-    model.sentence_encoder = torch.nn.Sequential(known)  # whose forward is the same
-    with pytest.raises(ValueError, match="is a Sequential: leave vocabulary at 0"):
-        VocabularyLearning(model, m_step, Vocabulary(**SHORT), ExactSentences(model))
-
-
-def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
-    v = learning(build, updates=120, label_costs=(3.0,) * 3, label_length=2)
+def test_tokens_learn_alone_and_tell_more(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LABEL_COSTS", (3.0,) * 3)
+    monkeypatch.setattr(phases, "LABEL_LENGTH", 2)
+    v = learning(build, updates=120)
     s = schedule(v)
     run_to(s, "tokens")
     before = {k: p.clone() for k, p in v.model.state_dict().items()}
@@ -147,8 +150,9 @@ def test_tokens_start_anew_where_they_learn_alone(build: Any) -> None:
     assert start == pytest.approx(3 * 0.87, rel=0.1)  # of a bit's sd, both ways along three axes
 
 
-def test_resumed_tokens_equal_uninterrupted_ones(build: Any) -> None:
-    whole, resumed = (schedule(learning(build)) for _ in range(2))
+@pytest.mark.parametrize("axes", [True, False])
+def test_resumed_tokens_equal_uninterrupted_ones(build: Any, axes: bool) -> None:
+    whole, resumed = (schedule(learning(build, axes=axes, more=2)) for _ in range(2))
     run_to(whole, "tokens")
     for _ in range(3):
         whole.step()
@@ -167,38 +171,36 @@ def test_resumed_tokens_equal_uninterrupted_ones(build: Any) -> None:
 def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:
     result = []
     for beta in (1.0, 0.2):
-        s = schedule(learning(build, beta=beta))
+        s = schedule(learning(build, inverse_temperature=beta))
         while not s.done:
             s.step()
         result.append(s.model.state_dict())
     assert all(torch.equal(part, result[1][name]) for name, part in result[0].items())
 
 
-def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match="label_length must be from 1 to 1,000,000, not 0"):
-        Vocabulary(label_length=0)
-    with pytest.raises(ValueError, match=r"sparsity must be from 0 to 1,000,000, not -0\.1"):
-        Vocabulary(sparsity=-0.1)
-    with pytest.raises(ValueError, match="updates must be from 0"):
-        Vocabulary(updates=-1)
-    model = build(axes=False)
-    m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
-    with pytest.raises(ValueError, match=r"set vocabulary to 2 or more, or token_axes"):
-        VocabularyLearning(model, m_step, Vocabulary(free=0), sentences)
-    model = build(language=Language((1,) * 6, 1, 2, ordered=True), axes=False)
-    m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
-    with pytest.raises(ValueError, match="in bags of words, not in ordered sequences"):
-        VocabularyLearning(model, m_step, Vocabulary(), sentences)
+@pytest.mark.parametrize(
+    ("updates", "options", "sentence"),
+    [
+        (1, {"axes": False}, "set vocabulary to 2 or more, or token_axes"),
+        (3, {"language": Language((1,) * 6, 1, 2, ordered=True), "axes": False}, "not in ordered"),
+        (4, {"sd": 0.2}, r"those of KnownEncoder: leave vocabulary at 0"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(
+    build: Any, updates: int, options: Any, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        learn(build(**options), updates)
+    model = build(sd=0.2, shape=(3,))
+    model.sentence_encoder = torch.nn.Sequential(model.sentence_encoder)  # its forward is the same
+    with pytest.raises(ValueError, match="is a Sequential: leave vocabulary at 0"):
+        learn(model, 3)
 
 
 def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(build: Any) -> None:
-    torch.manual_seed(0)
     language = replace(LANGUAGE, length_cost=0.0)
-    model = build(sd=0.2, shape=(3,), language=language, axes=False)
-    m_step = MStep(model, bits, MStepConfig(), 16)
-    config = Vocabulary(**{**SHORT, "free": 40})
-    v = VocabularyLearning(model, m_step, config, ExactSentences(model))
-    s = schedule(v)
+    v = learning(build, more=40, language=language, axes=False)
+    model, m_step, s = v.final, v.final_m_step, schedule(v)
     run_to(s, "tokens")
     first = model.sentence_encoder.mean.weight.clone()
     run_to(s, "warm_up", 2)
@@ -218,41 +220,14 @@ def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(bui
     assert [group["lr"] for group in m_step.optimizer.param_groups] == rates
 
 
-def test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero(build: Any) -> None:
+def test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     language, kept = replace(LANGUAGE, length_cost=0.0), []
     for sparsity in (0.0, 0.9):
-        torch.manual_seed(0)
-        model = build(sd=0.2, shape=(3,), language=language, axes=False)
-        m_step = MStep(model, bits, MStepConfig(), 16)
-        config = Vocabulary(**{**SHORT, "free": 100, "sparsity": sparsity})
-        s = schedule(VocabularyLearning(model, m_step, config, ExactSentences(model)))
-        run_to(s, "e_step")
-        kept.append(int((model.sentence_encoder.mean.weight != 0).sum()))
-    assert kept[0] == model.sentence_encoder.mean.weight.numel()
+        monkeypatch.setattr(phases, "SPARSITY", sparsity)
+        v = learning(build, more=100, language=language, axes=False)
+        run_to(schedule(v), "e_step")
+        kept.append(int((v.final.sentence_encoder.mean.weight != 0).sum()))
+    assert kept[0] == v.final.sentence_encoder.mean.weight.numel()
     assert kept[1] < kept[0] - 3
-
-
-def test_a_linear_encoder_that_is_stopped_goes_on_with_the_same_tokens(build: Any) -> None:
-    def start() -> Schedule:
-        torch.manual_seed(0)
-        model = build(sd=0.2, shape=(3,), language=LANGUAGE, axes=False)
-        m_step = MStep(model, bits, MStepConfig(), 16)
-        return schedule(
-            VocabularyLearning(
-                model, m_step, Vocabulary(**{**SHORT, "free": 2}), ExactSentences(model)
-            )
-        )
-
-    whole = start()
-    run_to(whole, "tokens")
-    file = io.BytesIO()
-    torch.save(whole.state_dict(), file)
-    random = torch.get_rng_state()
-    run_to(whole, "e_step")
-    again = start()
-    file.seek(0)
-    again.load_state_dict(torch.load(file, weights_only=False))
-    torch.set_rng_state(random)
-    run_to(again, "e_step")
-    for name, part in whole.model.state_dict().items():
-        assert torch.equal(part, again.model.state_dict()[name]), name

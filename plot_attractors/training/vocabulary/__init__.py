@@ -1,7 +1,3 @@
 """How tokens get their embeddings: along one latent axis each, and from there, if they may, in any
 direction.
 """
-
-from .phases import Vocabulary, VocabularyLearning
-
-__all__ = ["Vocabulary", "VocabularyLearning"]

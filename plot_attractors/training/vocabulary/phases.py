@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import gaussian_kl
-from plot_attractors.ranges import Cost, Count, NonNegative, Size, check_ranges
 from plot_attractors.training.m_step import MStep
 from plot_attractors.training.schedule import At, Phase, Scalar, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
@@ -34,7 +33,7 @@ from plot_attractors.training.vocabulary.tokens import (
     spread_tokens,
 )
 
-__all__ = ["Vocabulary", "VocabularyLearning"]
+__all__ = ["VocabularyLearning"]
 
 AXES_INPUTS = 4096  # whose states tell the axes of the latent space
 BATCH = 128  # inputs in an update of tokens alone
@@ -42,40 +41,24 @@ RESET_EVERY = 100  # updates between resets, but for the last tenth of a phase
 RESET_INPUTS = 512  # whose sentences tell which tokens add nothing
 RELEASE_POWERS = 1.0, 4.0, 16.0  # of P(s | x), whose sentences tell σ(s) of a linear encoder
 FIRST_PART = 0.4  # of the updates of tokens alone, with the first of two token costs
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Lengths of the phases, in updates, and what labels are like."""
-
-    updates: Count = 1000  # of tokens alone, the encoder fixed
-    rotate: Count = 250  # of the VAE each time its axes become independent components
-    second_warm_up: Count = 750  # of a second warm-up, after one more rotation; 0 for none: a young
-    # VAE uses an axis too many at times, and rotated axes then come to mix what varies
-    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of `updates`.
-    # Costly first, a token stands for one thing; free later, for a narrow one
-    label_costs: tuple[Cost, Cost, Cost] = (0.5, 1.0, 0.0)
-    label_length: Size = 12  # most tokens of a label
-    free: Count = 750  # of EM once tokens of a linear encoder may leave their axes
-    sparsity: NonNegative = 0.3  # λ of an L1 penalty on its weights: proximal steps λ · rate
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
-    @staticmethod
-    def lasting(updates: int) -> Vocabulary:
-        """Phases in proportion to the updates of tokens alone, of which a full training has 1,000:
-        a quarter for each rotation, three quarters for a second warm-up and for free tokens.
-        """
-        return Vocabulary(updates, updates // 4, 3 * updates // 4, free=3 * updates // 4)
+# nats a token costs in labels: in the warm-up, then in the first part and the rest of the updates
+# of tokens alone. Costly first, a token stands for one thing; free later, for a narrow one
+LABEL_COSTS = 0.5, 1.0, 0.0
+LABEL_LENGTH = 12  # most tokens of a label
+SHARPNESS = 16.0  # labels are drawn ∝ P(s | x)^16
+SPARSITY = 0.3  # λ of an L1 penalty on weights of a linear encoder: proximal steps λ · rate
 
 
 class VocabularyLearning:
     """Rotated axes, warm-up, and tokens that learn alone.
 
-    Labels are drawn ∝ P(s | x)^sharpness in the language with `label_costs` and `label_length`.
-    A linear sentence encoder begins at tokens that another one, with an axis each, has learned
-    (`linear.with_token_axes`), and learns freely from there with encoder and decoder.
+    Labels have up to 12 tokens, at costs of their own. A linear sentence encoder begins at tokens
+    that another one, with an axis each, has learned (`linear.with_token_axes`), and learns freely
+    from there with encoder and decoder.
+
+    Of `updates` of tokens alone a full training has 1,000. A rotation takes a quarter as many; a
+    second warm-up, after one more rotation, and free tokens take three quarters each: a young VAE
+    uses an axis too many at times, and rotated axes then come to mix what varies.
 
     Raises ValueError for ordered sequences, for a linear encoder with no updates of its own, and
     for parts whose layers these phases do not know.
@@ -87,9 +70,8 @@ class VocabularyLearning:
         self,
         model: AttractorModel,
         m_step: MStep,
-        config: Vocabulary,
+        updates: int,
         sentences: Sentences,
-        sharpness: float = 16.0,
     ) -> None:
         if model.language.ordered:
             raise ValueError(
@@ -97,10 +79,11 @@ class VocabularyLearning:
                 "leave vocabulary at 0"
             )
         self.final, self.final_m_step, self.final_sentences = model, m_step, sentences
-        _require_layers(model, rotates=config.rotate > 0)
+        self.updates, self.rotation, self.more = updates, updates // 4, 3 * updates // 4
+        _require_layers(model, rotates=self.rotation > 0)
         self.linear = along_axes(model.sentence_encoder) is None
         if self.linear:
-            if not config.free:
+            if not self.more:
                 raise ValueError(
                     "a linear sentence encoder begins at learned tokens and learns from there: set "
                     "vocabulary to 2 or more, or token_axes"
@@ -108,14 +91,12 @@ class VocabularyLearning:
             model = with_token_axes(model)
             settings = m_step.inputs, m_step.config, m_step.batch, m_step.lr
             m_step, sentences = MStep(model, *settings), sentences.of(model)
-        self.model, self.m_step, self.config = model, m_step, config
-        self.sentences = sentences
+        self.model, self.m_step, self.sentences = model, m_step, sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
-        self.sharpness = sharpness
         self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3, fused=True)
-        longest = min(config.label_length, len(model.language.groups))
+        longest = min(LABEL_LENGTH, len(model.language.groups))
         plain = replace(model.language, max_length=longest)
-        self.languages = [replace(plain, length_cost=cost) for cost in config.label_costs]
+        self.languages = [replace(plain, length_cost=cost) for cost in LABEL_COSTS]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -127,16 +108,15 @@ class VocabularyLearning:
 
     def phases(self, pretrain: int, warm_up: int) -> list[Phase]:
         """The VAE, its axes rotated, the warm-up, and tokens alone."""
-        c, m = self.config, self.m_step
-        second = c.second_warm_up
-        free = c.free if self.linear else 0
+        train = self.m_step.pretrain
+        free = self.more if self.linear else 0
         return [
-            Phase("pretrain", 0, pretrain, m.pretrain),
-            Phase("pretrain", 1, c.rotate, m.pretrain, self.rotate),
+            Phase("pretrain", 0, pretrain, train),
+            Phase("pretrain", 1, self.rotation, train, self.rotate),
             Phase("warm_up", 0, warm_up, self.warm_up, self.spread),
-            Phase("pretrain", 2, c.rotate if second else 0, m.pretrain, self.rotate),
-            Phase("warm_up", 1, second, self.warm_up, self.spread),
-            Phase("tokens", 0, c.updates, self.update, self.begin),
+            Phase("pretrain", 2, self.rotation if self.more else 0, train, self.rotate),
+            Phase("warm_up", 1, self.more, self.warm_up, self.spread),
+            Phase("tokens", 0, self.updates, self.update, self.begin),
             Phase("warm_up", 2, free, self.update_freely, self.release),
         ]
 
@@ -176,13 +156,13 @@ class VocabularyLearning:
     def warm_up(self, at: At) -> dict[str, Scalar]:
         """One M-update on sentences of the sharpened posterior."""
         self.reset(at, self.label_language(0))
-        return self.m_step.sharpened(self.sentences, self.sharpness, self.label_language(0))
+        return self.m_step.sharpened(self.sentences, SHARPNESS, self.label_language(0))
 
     def update(self, at: At) -> dict[str, Scalar]:
         """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s))."""
         self.reset(at, None)  # a token goes where it is missing from what will be sampled
         language = self.label_language(1 + (at.progress >= FIRST_PART))
-        q, s = self.draw(BATCH, self.sharpness, language)
+        q, s = self.draw(BATCH, SHARPNESS, language)
         set_lr(5e-3 * late_cosine(at.progress), self.optimizer)
         encoder = self.model.sentence_encoder
         loss = gaussian_kl(q, encoder(s)).mean()
@@ -207,11 +187,11 @@ class VocabularyLearning:
         rate = late_cosine(at.progress)
         m.set_rate(rate)
         language = self._or_own(self.languages[2], sentences)
-        metrics = m.sharpened(sentences, self.sharpness, language)
+        metrics = m.sharpened(sentences, SHARPNESS, language)
         m.set_rate(1.0)
         encoder: Any = self.final.sentence_encoder
         weight = encoder.mean.weight
-        weight.data = softshrink(weight.data, self.config.sparsity * rate * m.lr)
+        weight.data = softshrink(weight.data, SPARSITY * rate * m.lr)
         return metrics
 
 
