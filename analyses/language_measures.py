@@ -95,7 +95,7 @@ def code_lengths(corpus: Corpus, permutations: int) -> pd.DataFrame:
         return description_length.of_features(sentences, corpus.meaning, corpus.kinds)
 
     def of_symbols(symbols: np.ndarray, _: Any) -> np.ndarray:
-        return np.array(lengths(corpus.writing.one_hot(symbols))[:3])
+        return np.array(lengths(corpus.one_hot(symbols))[:3])
 
     own = lengths(corpus.sentences)
     given = of_symbols, corpus.symbols, corpus.meaning, permutations
@@ -159,19 +159,16 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``pairs.csv`` (split, distance, width, tokens, pairs): how many of random pairs of inputs have
       this distance (binned to `width` where features are continuous), and sentences with as many
       different tokens.
-    - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
-      ``plot-attractors measure`` computes the same from it.
     """
-    splits, rows, pairs = {}, [], []
+    rows, pairs = [], []
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
-        corpus = splits[split] = corpora.corpus(run.model, run.data, batch)
+        corpus = corpora.corpus(run.model, run.data, batch)
         rows.append(measures(corpus, config, int(torch.randint(2**31, ()))).assign(split=split))
         pairs.append(pair_counts(corpus).assign(split=split))
     return {
         "summary.csv": pd.concat(rows)[COLUMNS.split()],
         "pairs.csv": pd.concat(pairs)[["split", "distance", "width", "tokens", "pairs"]],
-        "corpus.csv": corpora.to_table(splits),
     }
 
 

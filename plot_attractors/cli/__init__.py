@@ -1,5 +1,5 @@
 """The command line: ``plot-attractors fit``, ``sweep``, ``paper``, ``analyze``, ``list``,
-``settings``, ``copy``, ``ask``, ``samples``, ``compare``, ``measure``, ``export`` and ``report``.
+``settings``, ``copy``, ``ask``, ``samples``, ``compare``, ``export`` and ``report``.
 """
 
 from . import programs, questions, runs, training

@@ -1,4 +1,4 @@
-"""Commands about runs: ``analyze``, ``report``, ``export``, ``compare``, ``measure``, ``paper``."""
+"""Commands about runs: ``analyze``, ``report``, ``export``, ``compare``, ``paper``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plot_attractors.runs.analyze import AnalysisResult
 
 
-__all__ = ["analyze", "compare", "export", "measure", "paper", "report"]
+__all__ = ["analyze", "compare", "export", "paper", "report"]
 
 
 @command()
@@ -169,33 +169,6 @@ def compare(
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(comparison.to_markdown(table), encoding="utf-8")
-
-
-@command()
-def measure(
-    corpus: Annotated[Path, Argument(help="A table (CSV) with a sentence a row.")],
-    out: Annotated[Path | None, Option("--out", "-o", help="A .csv file to write.")] = None,
-    bags: Annotated[bool, Option("--bags", help="The order of tokens counts for nothing.")] = False,
-) -> None:
-    """Measure the language of a corpus, of a run's language_measures/corpus.csv or anybody's."""
-    import pandas as pd
-
-    from plot_attractors.analysis.corpora import read_corpus
-
-    language_measures: Any = registry.load("analyses", "language_measures")
-    parts = [
-        language_measures.measures(rows, language_measures.Config()).assign(split=split)
-        for split, rows in read_corpus(corpus, bags).items()
-    ]
-    table = pd.concat(parts).reindex(columns=language_measures.COLUMNS.split())
-    if out is not None:
-        write_table(table, out)
-        return
-    for split, rows in table.groupby("split", sort=False):
-        columns = ["value", "null_mean", "holistic_mean", "spelled", "unit", "reason"]
-        shown = rows.set_index("measure")[columns].rename_axis(None)
-        say(f"{split}: {rows['n'].max():.0f} inputs")
-        say(shown.to_string(float_format="{:.3f}".format, na_rep=""))
 
 
 @command()

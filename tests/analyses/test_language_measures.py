@@ -14,15 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from plot_attractors import cli
 from plot_attractors.analysis import corpora
 from plot_attractors.data import Feature
 from plot_attractors.language import Language
 from plot_attractors.measures.similarity import topographic_similarity
-from plot_attractors.runs import fit, registry
-from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs import registry
 
 from ..fakes import Bags, Things
 from ..small import SETTINGS, Untrained, measured
@@ -174,46 +173,28 @@ def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
     assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
 
 
-# The corpus.
-
-
-def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
-
-
-def test_a_run_and_its_corpus_have_the_same_measures(tmp_path: Path) -> None:
-    path = fit("hbv", preset="smoke", out=tmp_path / "run")
-    (result,) = analyze(path, ["language_measures"], settings={"language_measures": SMALL})
-    assert result.error is None
-    again = call("measure", result.out / "corpus.csv", "-o", tmp_path / "found.csv")
-    assert again.exit_code == 0, again.output
-    own, results = (
-        pd.read_csv(file).set_index(["split", "measure"])["value"]
-        for file in (result.out / "summary.csv", tmp_path / "found.csv")
-    )
-    np.testing.assert_allclose(own, results.loc[own.index], rtol=1e-9)
-    assert own.notna().sum() == 8
-
-
-def test_a_malformed_corpus_gets_a_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "theirs.csv"
-    file.write_text("words\na b\n")
-    result = call("measure", file)
-    assert result.exit_code == 2
-    assert "has no column 'sentence'" in result.stderr
-    assert call("measure", tmp_path / "none.csv").exit_code == 2
-    assert "is not" in call("measure", file, "-o", "x.txt").stderr
+def test_names_and_order_of_tokens_do_not_matter() -> None:
+    """Renamed, regrouped, and in another order, the same sentences have the same measures."""
+    rng = np.random.default_rng(0)
+    colour, size = rng.integers(0, 3, 200).astype(float), rng.random(200).astype(np.float32)
+    symbols = np.stack([colour + 1, size > 0.5, size > 0.8], 1).astype(int)
+    colour[:5] = np.nan
+    meaning, features = np.stack([colour, size], 1), (COLOURS, Feature("size"))
+    of = corpora.Corpus(symbols, (3, 1, 1), False, meaning, features)
+    renamed = np.array([0, 3, 1, 2])[symbols[:, 0]]
+    other = np.stack([symbols[:, 2], renamed, symbols[:, 1]], 1)
+    other = of._replace(symbols=other, sizes=(1, 3, 1))
+    sizes = program.Config(permutations=2, code_permutations=2)
+    a, b = (program.measures(one, sizes).set_index("measure")["value"] for one in (of, other))
+    np.testing.assert_allclose(a, b, rtol=1e-3)
 
 
 def test_the_how_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(\w+)\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
-    assert {kind for kind, _ in blocks} == {"sh", "text"}
-    for kind, text in blocks:
-        if kind == "text":
-            (tmp_path / "theirs.csv").write_text(text, encoding="utf-8")
-        for line in text.splitlines() if kind == "sh" else ():
+    for _, text in blocks:
+        for line in text.splitlines():
             name, *arguments = shlex.split(line, comments=True)
             assert name == "plot-attractors"
-            result = call(*arguments)
+            result = CliRunner().invoke(cli.app, arguments)
             assert result.exit_code == 0, result.output
