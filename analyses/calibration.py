@@ -15,15 +15,15 @@ Where sentences are too many to sum (more than 10 million, or 100,000 sequences)
 populations take the place of exact draws, and their estimate that of log Z.
 
 With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
-factor, else by the learned discretizer, whose errors are not in the floor. ``kl``,
-``reverse_kl``, ``slope`` and ``marginal_tv`` are left out, ``sentences_in_use`` are all that
-were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
+factor, else by the learned discretizer, whose errors are not in the floor. ``slope`` is left out,
+and ``sentences_in_use`` are all that were drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,43 +33,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
+from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.parts import note, steps_name
-from plot_attractors.analysis.sampling import (
-    LENGTHS,
-    exact_draws,
-    exact_states,
-    is_listed,
-    nearest_sentence,
-    noise_radius,
-    path_log_weight,
-    sentence_distribution,
-    states_at,
-    used_axes,
-)
-from plot_attractors.analysis.shape import ATTRACTORS
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
-from plot_attractors.measures.calibration import (
-    MOST_OF_EXACT,
-    PARTS,
-    Distances,
-    distances,
-    distances_of_draws,
-    drawn_shares,
-    effective_sample_share,
-    extrapolate,
-    kl_divergence,
-    log_slope,
-    pareto_k,
-    reverse_kl_divergence,
-)
+from plot_attractors.measures import calibration as measures
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.posterior import Readout
 from plot_attractors.ranges import Size
@@ -80,23 +54,18 @@ TITLE = "Calibration"
 SLOW = True
 CAPTIONS = {
     "calibration": (
-        "Is each sentence sampled in proportion to its reward? Upper row: probability of every "
-        "sentence for every input, as estimated from sampled trajectories of T, 2T and 5T steps, "
-        "against the exact posterior; a perfect sampler lies on the diagonal, within the noise of "
-        "the draws. Stripes at the left are sentences that were drawn once, twice, three times. "
-        "Colour: how many (input, sentence) pairs; probabilities below 10⁻⁴ are drawn there. Of "
-        "sentences too many to list, those that were drawn. Lower row: total-variation "
-        "distance of the two distributions for each input; dotted, the noise floor, is the same "
-        "for as many draws from the exact posterior. Vertical lines are means; the distance at "
-        "infinitely many draws, with its standard error, is more than their difference, which is "
-        "a lower bound. Grey: the same distance without learned dynamics, of Brownian motion that "
-        "is conditioned to end at an embedding, and of the encoder's noise, read at once. First "
-        "for inputs like those of training, then for what training never showed."
+        "Is each sentence sampled in proportion to its reward? Probability of every sentence for "
+        "every input, as estimated from sampled trajectories of T, 2T and 5T steps, against the "
+        "exact posterior; a perfect sampler lies on the diagonal, within the noise of the draws. "
+        "Stripes at the left are sentences that were drawn once, twice, three times. Colour: how "
+        "many (input, sentence) pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too "
+        "many to list, those that were drawn. Total variation is a mean over inputs, at "
+        "infinitely many draws with its standard error, beside that of as many exact draws "
+        "(green) and those without learned dynamics (grey): Brownian motion that is conditioned "
+        "to end at an embedding, and the encoder's noise, read at once."
     )
 }
-
-
-NEEDS = ATTRACTORS
+NEEDS = shape.ATTRACTORS
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -126,7 +95,6 @@ class Estimate(NamedTuple):
     # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
     q: Tensor
     p: Tensor  # the exact posterior of the same
-    distance: Tensor  # (B,) total variation from the exact posterior
     statistics: dict[str, float]
 
 
@@ -143,35 +111,42 @@ class Calibration(NamedTuple):
 def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Calibration:
     """Calibration for inputs of a split."""
     encoding = model.encode(data.batch(sizes.inputs, split).x)
-    times = [k * model.steps for k in LENGTHS]
-    if not is_listed(model):
+    times = [k * model.steps for k in sampling.LENGTHS]
+    if not sampling.is_listed(model):
         return _calibrate_by_draws(model, encoding, times, sizes)
     wide = model.encode(data.batch(sizes.wide_inputs, split).x)
     log_p = model.posterior.log_prob(encoding.distribution)
-    wide_p = model.posterior.log_prob(wide.distribution).exp()
     log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
-        return _estimate(model, encoding, z, log_p, learned)
+        """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
+        p, quarters = log_p.exp(), _quarters(model, z)
+        q = quarters.sum(0) / z.shape[1]
+        read = measures.distances(_read(model, encoding, z, learned), p)
+        statistics = {
+            **_statistics("tv", measures.distances(quarters, p)),
+            "slope": float(measures.log_slope(q, log_p, z.shape[1])),
+            **_statistics("tv_discretizer", read),
+        }
+        return Estimate(q, p, statistics)
 
-    def with_marginal(estimate: Estimate, z: Tensor) -> Estimate:
-        marginal = _marginal_statistics(model, z, wide_p)
-        return estimate._replace(statistics=estimate.statistics | marginal)
+    def with_use(estimate: Estimate, z: Tensor) -> Estimate:
+        return estimate._replace(statistics=estimate.statistics | _use(model, z))
 
-    control = estimate(exact_states(model, encoding, sizes.draws)[0], learned=False)
-    control = with_marginal(control, exact_states(model, wide, sizes.wide_draws)[0])
-    states = states_at(model, encoding, sizes.draws, times)
-    wide_states = states_at(model, wide, sizes.wide_draws, times)
+    control = estimate(sampling.exact_states(model, encoding, sizes.draws)[0], learned=False)
+    control = with_use(control, sampling.exact_states(model, wide, sizes.wide_draws)[0])
+    states = sampling.states_at(model, encoding, sizes.draws, times)
+    wide_states = sampling.states_at(model, wide, sizes.wide_draws, times)
     estimates = {
-        steps: with_marginal(estimate(z, learned=True), z_wide)
+        steps: with_use(estimate(z, learned=True), z_wide)
         for steps, z, z_wide in zip(times, states, wide_states, strict=True)
     }
-    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, WEIGHT_DRAWS))
+    paths = _weigh_paths(model, encoding, *sampling.exact_states(model, encoding, WEIGHT_DRAWS))
     n = len(model.sentences)
 
-    def distance(s: Tensor) -> Distances:
+    def distance(s: Tensor) -> measures.Distances:
         """Of sentences s (B, draws, width)."""
-        return distances(_counts(model.language.row(s), n), log_p.exp())
+        return measures.distances(_counts(model.language.row(s), n), log_p.exp())
 
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
     paths |= _sentence_statistics(model, encoding, exact.transpose(0, 1), distance)
@@ -182,29 +157,47 @@ def _calibrate_by_draws(
     model: AttractorModel, encoding: Encoding, times: list[int], sizes: Config
 ) -> Calibration:
     """Calibration from one sentence drawn at every end state."""
-    exact = exact_draws(model, encoding.distribution, max(sizes.draws, WEIGHT_DRAWS))
+    exact = sampling.exact_draws(model, encoding.distribution, max(sizes.draws, WEIGHT_DRAWS))
     end = model.terminal_kernel(exact.s).sample()
     paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
     exact, end = exact._replace(s=exact.s[:, : sizes.draws]), end[:, : sizes.draws]
     z0 = encoding.z0[:, None]
+    each = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def log_p(s: Tensor) -> Tensor:
+        return model.reward(each, None, s) - exact.log_z[:, None]
+
+    def distance(s: Tensor) -> measures.Distances:
+        return measures.distances_of_draws(model.language.key(s), log_p(s))
 
     def read(z: Tensor) -> Tensor:
         return model.readout(z, z0).sample()
 
+    def estimate(z: Tensor, s: Tensor, learned: Tensor) -> Estimate:
+        """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of
+        those that the learned discretizer read there.
+        """
+        row, share, first = measures.drawn_shares(model.language.key(s))
+        near = sampling.nearest_sentence(model, z[:, :NEAREST_DRAWS])
+        sampled = s.flatten(0, 1).unique(dim=0)
+        statistics = {
+            **_statistics("tv", distance(s)),
+            **_statistics("tv_discretizer", distance(learned)),
+            "sentences_in_use": float(len(sampled)),
+            "tokens_in_use": float((model.language.bag(sampled).sum(0) > 0).sum()),
+            "distance": float(near.distance.median() / sampling.noise_radius(model)),
+        }
+        return Estimate(share.float(), log_p(s)[row, first].exp().float(), statistics)
+
     # what the discretizer has not learned is the model's own error, so it is not in the floor
     s = read(end) if model.posterior.factored else exact.s
-    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z)
+    control = estimate(end, s, s)
     estimates = {}
-    for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
+    states = sampling.states_at(model, encoding, sizes.draws, times)
+    for steps, z in zip(times, states, strict=True):
         s = read(z)
         learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
-        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z)
-    normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
-
-    def distance(s: Tensor) -> Distances:
-        log_p = model.reward(normal, None, s) - exact.log_z[:, None]
-        return distances_of_draws(model.language.key(s), log_p)
-
+        estimates[steps] = estimate(z, s, learned)
     paths |= _sentence_statistics(model, encoding, exact.s, distance)
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
 
@@ -221,7 +214,8 @@ def tabulate(result: Calibration) -> pd.DataFrame:
             rows.append((steps, name, value, result.log_z if name in ("elbo", "eubo") else floor))
     table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
     statistic = table["statistic"].str.removesuffix("_se")
-    unknown = table["statistic"].str.endswith("_extrapolated") & (table["floor"] > MOST_OF_EXACT)
+    few = table["floor"] > measures.MOST_OF_EXACT
+    unknown = table["statistic"].str.endswith("_extrapolated") & few
     table.loc[statistic.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
     return table
 
@@ -238,59 +232,37 @@ def count_pairs(estimate: Estimate, least: float) -> NDArray[np.float32]:
     return np.concatenate([table, rest], 1)
 
 
-def _estimate(
-    model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool
-) -> Estimate:
-    """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
-    draws, p = z.shape[1], log_p.exp()
-    quarters = _quarters(model, z)
-    q, tv = quarters.sum(0) / draws, distances(quarters, p)
-    read = distances(_read(model, encoding, z, learned), p)
-    statistics = {
-        **_statistics("tv", tv),
-        "kl": kl_divergence(q, log_p).mean(),
-        "reverse_kl": reverse_kl_divergence(q, log_p, draws).mean(),
-        "slope": log_slope(q, log_p, draws),
-        **_statistics("tv_discretizer", read),
-    }
-    return Estimate(
-        q, p, tv.whole.sum(-1), {name: float(value) for name, value in statistics.items()}
-    )
-
-
-def _statistics(name: str, distances: Distances) -> dict[str, Any]:
+def _statistics(name: str, distances: measures.Distances) -> dict[str, float]:
     """A total variation, its mean over inputs, extrapolated, and the error of that."""
-    value, error = extrapolate(distances)
-    ends = {"": distances.whole.sum(-1).mean(), "_extrapolated": value, "_extrapolated_se": error}
-    return {name + end: number for end, number in ends.items()}
+    value, error = measures.extrapolate(distances)
+    mean = float(distances.whole.sum(-1).mean())
+    return {name: mean, f"{name}_extrapolated": value, f"{name}_extrapolated_se": error}
 
 
 def _quarters(model: AttractorModel, z: Tensor) -> Tensor:
     """(4, B, S) sums of P(s | z) over quarters of the draws z (B, draws, d)."""
-    parts = z.tensor_split(PARTS, 1)
+    parts = z.tensor_split(measures.PARTS, 1)
     return torch.stack(
-        [sentence_distribution(model, part).nan_to_num() * part.shape[1] for part in parts]
+        [sampling.sentence_distribution(model, part).nan_to_num() * part.shape[1] for part in parts]
     )
 
 
 def _counts(index: Tensor, sentences: int) -> Tensor:
     """(4, B, S) how often each sentence is in quarters of index (B, draws, …)."""
-    parts = [part.flatten(1) for part in index.tensor_split(PARTS, 1)]
+    parts = [part.flatten(1) for part in index.tensor_split(measures.PARTS, 1)]
     zero = torch.zeros(len(index), sentences)
     return torch.stack([zero.scatter_add(1, part, torch.ones(part.shape)) for part in parts])
 
 
-def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
-    """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
-    quarters = _quarters(model, z)
-    q = quarters.sum(0) / z.shape[1]
+def _use(model: AttractorModel, z: Tensor) -> dict[str, float]:
+    """What end states z (B, draws, d) of all inputs together use, and how near they are to it."""
+    q = _quarters(model, z).sum(0) / z.shape[1]
     used = q.mean(0) > in_use_threshold(q.shape[-1])
-    marginal = _statistics("marginal_tv", distances(quarters.sum(1, True), p.mean(0, True)))
-    del marginal["marginal_tv_extrapolated_se"]  # of one distribution
-    return {name: float(value) for name, value in marginal.items()} | {
+    distance = float(sampling.nearest_sentence(model, z).distance.median())
+    return {
         "sentences_in_use": float(used.sum()),
         "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
-        "distance": float(nearest_sentence(model, z).distance.median()) / noise_radius(model),
+        "distance": distance / sampling.noise_radius(model),
     }
 
 
@@ -312,47 +284,11 @@ def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -
     return torch.cat(counts, 1)
 
 
-def _estimate_by_draws(
-    model: AttractorModel,
-    encoding: Encoding,
-    z: Tensor,
-    s: Tensor,
-    learned: Tensor,
-    log_z: Tensor,
-) -> Estimate:
-    """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of those
-    that the learned discretizer read there.
-    """
-    prior = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
-
-    def log_p(s: Tensor) -> Tensor:
-        return model.reward(prior, None, s) - log_z[:, None]
-
-    def distance(s: Tensor) -> Distances:
-        return distances_of_draws(model.language.key(s), log_p(s))
-
-    row, share, first = drawn_shares(model.language.key(s))
-    near = nearest_sentence(model, z[:, :NEAREST_DRAWS])
-    sampled = s.flatten(0, 1).unique(dim=0)
-    tv = distance(s)
-    statistics: dict[str, Any] = {
-        **_statistics("tv", tv),
-        **_statistics("tv_discretizer", distance(learned)),
-        **_statistics("tv_nearest", distance(near.s)),
-        "sentences_in_use": len(sampled),
-        "tokens_in_use": (model.language.bag(sampled).sum(0) > 0).sum(),
-        "distance": near.distance.median() / noise_radius(model),
-    }
-    numbers = {name: float(value) for name, value in statistics.items()}
-    p = log_p(s)[row, first].exp().float()
-    return Estimate(share.float(), p, tv.whole.sum(-1), numbers)
-
-
 def _sentence_statistics(
     model: AttractorModel,
     encoding: Encoding,
     exact: Tensor,
-    distance: Callable[[Tensor], Distances],
+    distance: Callable[[Tensor], measures.Distances],
 ) -> dict[str, tuple[float, float]]:
     """tv_brownian, tv_encoder, tv_policy and tv_policy_resampled, with floors, of as many draws as
     `exact` (B, draws, width), of which `distance` gives the total variation from the exact
@@ -360,28 +296,28 @@ def _sentence_statistics(
 
     Every set of 64 candidates of a policy gives 8 draws.
     """
-    mean, shape = encoding.distribution.loc, torch.Size([exact.shape[1]])
-    z = encoding.distribution.sample(shape)
+    mean, draws = encoding.distribution.loc, torch.Size([exact.shape[1]])
+    z = encoding.distribution.sample(draws)
     drawn = {"tv_encoder": model.readout(z, encoding.z0).sample()}
     if model.posterior.listed or model.posterior.factors() is not None:
-        scale = model.sentence_encoder(exact.flatten(0, 1)).scale[:, used_axes(model)]
+        scale = model.sentence_encoder(exact.flatten(0, 1)).scale[:, sampling.used_axes(model)]
         brownian = Readout(model.posterior, model.discretizer, float(scale.median()))
-        drawn["tv_brownian"] = brownian(mean).sample(shape)
+        drawn["tv_brownian"] = brownian(mean).sample(draws)
     if model.sentence_policy is not None:
         policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
         resampled = []
-        for _ in range(-(-shape.numel() // OF_A_SET)):
+        for _ in range(-(-draws.numel() // OF_A_SET)):
             s, log_q = policy.draw(torch.Size([CANDIDATES]))
             log_w = model.reward(encoding.distribution, None, s) - log_q
             index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
             resampled.append(s[index, torch.arange(s.shape[1])])
-        drawn["tv_policy"] = policy.sample(shape)
-        drawn["tv_policy_resampled"] = torch.cat(resampled)[: shape.numel()]
+        drawn["tv_policy"] = policy.sample(draws)
+        drawn["tv_policy_resampled"] = torch.cat(resampled)[: draws.numel()]
     floor = distance(exact)
     statistics: dict[str, tuple[float, float]] = {}
     for name, s in drawn.items():
-        values = _statistics(name, distance(s.transpose(0, 1)))
-        statistics |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in values.items()}
+        values, floors = (_statistics(name, d) for d in (distance(s.transpose(0, 1)), floor))
+        statistics |= {key: (values[key], floors[key]) for key in values}
     return statistics
 
 
@@ -398,45 +334,33 @@ def _weigh_paths(
         e = encoding[rows // n]
         z = model.trajectories(e.z0, model.steps)
         s = model.readout(z[-1], e.z0).sample()
-        guide.append(path_log_weight(model, e, z, s))
+        guide.append(sampling.path_log_weight(model, e, z, s))
         z = simulate_backward(model.backward_step, end.flatten(0, 1)[rows], model.steps, e.z0).z
         z[0] = model.initial(e.z0)  # which is given
-        target.append(path_log_weight(model, e, z, sentences.flatten(0, 1)[rows]))
+        target.append(sampling.path_log_weight(model, e, z, sentences.flatten(0, 1)[rows]))
     log_w = torch.cat(guide).unflatten(0, (-1, n))
     return {
         "elbo": (float(log_w.mean()), np.nan),
         "eubo": (float(torch.cat(target).mean()), np.nan),
-        f"ess_{n}": (float(effective_sample_share(log_w).mean()), 1.0),
-        f"k_hat_{n}": (float(pareto_k(log_w).median()), np.nan),
+        f"ess_{n}": (float(measures.effective_sample_share(log_w).mean()), 1.0),
+        f"k_hat_{n}": (float(measures.pareto_k(log_w).median()), np.nan),
     }
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """``summary.csv`` (split, steps, statistic, value, floor), and what the figure shows.
-
-    ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
-    pairs of an input and a sentence.
-
-    Raises ValueError: no attractor model.
+    """``summary.csv`` (split, steps, statistic, value, floor), and ``pairs.npz``, which the figure
+    shows: p, q̂ and the number of such pairs of an input and a sentence.
     """
-    model = run.model
-    summary, inputs, pairs = [], [], {}
+    summary, pairs = [], {}
     for split in run.data.splits:
-        result = calibrate(model, run.data, split, config)
+        result = calibrate(run.model, run.data, split, config)
         table = tabulate(result)
         table.insert(0, "split", split)
         summary.append(table)
         pairs[f"{split} size"] = np.array(result.control.p.numel())
-        exact = result.control.distance.numpy()
         for steps, estimate in result.estimates.items():
             pairs[f"{split} {steps}"] = count_pairs(estimate, LEAST)
-            columns = {
-                "input": range(len(exact)),
-                "tv": estimate.distance.numpy(),
-                "tv_exact": exact,
-            }
-            inputs.append(pd.DataFrame({"split": split, "steps": steps, **columns}))
-    return {"summary.csv": pd.concat(summary), "inputs.csv": pd.concat(inputs), "pairs.npz": pairs}
+    return {"summary.csv": pd.concat(summary), "pairs.npz": pairs}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -447,41 +371,22 @@ WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``calibration`` from ``summary.csv``, ``inputs.csv`` and ``pairs.npz``.
-
-    A row of probabilities and one of distances for each split; more than two splits two by two.
-    """
-    summary, inputs, pairs = (tables[n] for n in ("summary.csv", "inputs.csv", "pairs.npz"))
-    splits, times = list(summary["split"].unique()), list(summary["steps"].unique())
-    across = 2 if len(splits) > 2 else 1
-    down = -(-len(splits) // across)
-    figure = Figure(figsize=(3.9 * len(times) * across, 7 * down), layout="constrained")
-    parts = figure.subfigures(down, across, squeeze=False).flat
-    for part, split in zip(parts, splits, strict=False):
-        grid = part.subplots(2, len(times), squeeze=False, height_ratios=[1.25, 1], sharey="row")
+    """Figure ``calibration``: a row of panels for each split, a column for each length."""
+    summary, pairs = tables["summary.csv"], tables["pairs.npz"]
+    splits, times = summary["split"].unique(), summary["steps"].unique()
+    figure, grid = shape.panels(len(splits) * len(times), len(times), (4.2, 4.4))
+    by = summary.set_index(["split", "steps", "statistic"]).sort_index()
+    for axes, (split, steps) in zip(grid, product(splits, times), strict=True):
         norm = LogNorm(1, max(10.0, int(pairs[f"{split} size"]) / 10))
-        for column, steps in enumerate(times):
-            here, distances = (
-                table[(table["split"] == split) & (table["steps"] == steps)]
-                for table in (summary, inputs)
-            )
-            here = here.set_index("statistic")
-            image = _draw_probabilities(grid[0, column], pairs[f"{split} {steps}"], here, norm)
-            name = "" if column else f"{split_name(split)}, "
-            grid[0, column].set_title(name + steps_name(steps, summary))
-            _draw_distances(grid[1, column], distances, here)
-        grid[0, 0].set_ylabel("sampler q̂(s | x)")
-        first = grid[1, 0]
-        first.set_ylabel("inputs")
-        first.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-        first.set_ylim(top=1.3 * first.get_ylim()[1])  # room for the notes
-        add_scale(grid[0, -1], image, "pairs", shrink=0.85)
+        image = _draw_probabilities(axes, pairs[f"{split} {steps}"], norm)
+        _write_statistics(axes, by.loc[(split, steps)])
+        axes.set_title(f"{split_name(split)}, {steps_name(steps, summary)}")
+        if steps == times[-1]:
+            add_scale(axes, image, "pairs")
     return {"calibration": figure}
 
 
-def _draw_probabilities(
-    axes: Axes, pairs: np.ndarray, here: pd.DataFrame, norm: LogNorm
-) -> PolyCollection:
+def _draw_probabilities(axes: Axes, pairs: np.ndarray, norm: LogNorm) -> PolyCollection:
     low = np.log10(LEAST)
     p, q, times = pairs  # of one pair in many places, and of many that are too small to tell apart
     p, q = (np.repeat(part, times.astype(int)) for part in (p, q))
@@ -491,31 +396,22 @@ def _draw_probabilities(
     )  # fmt: skip
     axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")
     axes.set(xlim=(0.8 * LEAST, 1), ylim=(0.8 * LEAST, 1), aspect="equal")
-    axes.set_xlabel("exact posterior π(s | x)")
-    if "slope" in here.index:
-        slope = here.loc["slope"]
-        text = f"slope {slope['value']:.2f} (exact draws {slope['floor']:.2f})"
-        note(axes, text, "left", top=0.96)
+    axes.set(xlabel="exact posterior π(s | x)", ylabel="sampler q̂(s | x)")
     return image
 
 
-def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> None:
-    tv, floor = (float(here[column]["tv"]) for column in ("value", "floor"))
-    bins = np.linspace(0, 1, 33).tolist()
-    exact: dict[str, Any] = {"color": GREEN, "linestyle": ":"}
-    axes.hist(inputs["tv_exact"], bins=bins, histtype="step", linewidth=1.6, **exact)
-    axes.hist(inputs["tv"], bins=bins, color=BLUE, alpha=0.75)
-    axes.axvline(tv, ymax=0.77, color="black", linewidth=1.5)
-    axes.axvline(floor, ymax=0.77, linewidth=1.5, **exact)
-    axes.set(xlim=(0, 1), xlabel="total variation, q̂ to π, of an input")
-    note(axes, f"sampler, mean {tv:.3f}", color=BLUE, fontsize=9)
-    note(axes, f"exact draws, mean {floor:.3f}", top=0.88, color=GREEN, fontsize=9)
-    if "tv_extrapolated" in here.index and not np.isnan(here["value"]["tv_extrapolated"]):
-        value, error = (here["value"][f"tv_extrapolated{end}"] for end in ("", "_se"))
-        note(axes, f"extrapolated {value:.3f} ± {error:.3f}", top=0.8, fontsize=9)
-    for name, what, top in (
-        ("tv_brownian", "Brownian motion", 0.72),
-        ("tv_encoder", "encoder noise", 0.64),
-    ):
-        if not np.isnan(tv := here["value"].get(f"{name}_extrapolated", np.nan)):
-            note(axes, f"{what} {tv:.3f}", top=top, color=GREY, fontsize=9)
+def _write_statistics(axes: Axes, here: pd.DataFrame) -> None:
+    """The slope and the total variations, by statistic."""
+    value, floor = here["value"], here["floor"]
+    lines = [(f"total variation {value['tv']:.3f}", BLUE)]
+    if "slope" in value:
+        lines.insert(0, (f"slope {value['slope']:.2f} (exact draws {floor['slope']:.2f})", BLUE))
+    if not np.isnan(end := value["tv_extrapolated"]):
+        error = value["tv_extrapolated_se"]
+        lines.append((f"at infinitely many draws {end:.3f} ± {error:.3f}", BLUE))
+    lines.append((f"exact draws {floor['tv']:.3f}", GREEN))
+    for name, what in (("brownian", "Brownian motion"), ("encoder", "encoder noise")):
+        if not np.isnan(tv := value.get(f"tv_{name}_extrapolated", np.nan)):
+            lines.append((f"{what} {tv:.3f}", GREY))
+    for k, (text, colour) in enumerate(lines):
+        note(axes, text, "left", top=0.97 - 0.05 * k, color=colour)

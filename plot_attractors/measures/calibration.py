@@ -119,21 +119,6 @@ def extrapolate(distances: Distances) -> tuple[float, float]:
     return float(value(distances.whole.new_full((n,), 1 / n, dtype=torch.float64))), error
 
 
-def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
-    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros."""
-    return (torch.xlogy(q, q) - torch.where(q > 0, q * log_p, 0.0)).sum(-1)
-
-
-def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
-    """(…) D_KL(p ‖ q'), nats, q' = (draws · q + 1/S) / (draws + 1) having one more draw than q (…,
-    S), spread evenly over all sentences.
-
-    No probability below about 1/draws is known, and logarithms of nearly 0 would be all that shows.
-    """
-    p, smoothed = log_p.exp(), (draws * q + 1 / q.shape[-1]) / (draws + 1)
-    return (p * (torch.where(p > 0, log_p, 0.0) - smoothed.log())).sum(-1)
-
-
 def log_slope(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
     """() slope of log q(s | x) on log R(s; x): 1 at the right temperature, less if q is flat.
 
