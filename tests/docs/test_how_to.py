@@ -90,6 +90,5 @@ def test_attractors_of_networks(capsys: pytest.CaptureFixture[str]) -> None:
     executed("attractors.md", capsys)
 
 
-
 def test_a_language_of_thought_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     executed("own-language-of-thought.md", capsys)
