@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,18 +12,10 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.analysis.responses import Choices, respond, right, simulate
-from plot_attractors.analysis.sampling import (
-    BITS,
-    REAL,
-    is_listed,
-    kind_of_inputs,
-    number_rows,
-    require_attractors,
-    row_names,
-)
+from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
 from plot_attractors.data.checks import reading
+from plot_attractors.data.columns import suggestion
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
@@ -32,7 +23,6 @@ from plot_attractors.runs import Run
 REFERENCE = 2000, 8000  # training inputs that tell what sentences mean, at least and at most
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
 LIKELY = 0.5  # of a label, given a sentence, that is told
-FEW = 5  # effective inputs below which their number is told beside labels
 FEATURE_TRIES = 5000  # inputs among which one with given features is looked for
 
 
@@ -55,20 +45,14 @@ def read_inputs(run: Run, what: Any) -> Inputs:
       its noise where the data know it so;
     - a row of values, "0, 1, 1"; an array or a list, of one input or of several, as in a file;
     - a file of the same kind: a table (CSV, Parquet), an array (npy), an image, a folder of images;
-    - a `Batch`, as of ``run.data.batch``.
+    - a `Batch`, as of ``run.data.batch``, which is all that data without `at` and `as_inputs` have.
 
     Raises ValueError, in a sentence, for what is nothing of these.
     """
     data = run.data
     if isinstance(what, Batch):
-        return _known(data, what)
-    for name in ("at", "as_inputs"):
-        if not hasattr(data, name):
-            raise ValueError(
-                f"{type(data).__name__} has no method {name}, so its inputs can be given as a "
-                "batch alone: ask(run, run.data.batch(1))"
-            )
-    if isinstance(what, int | np.integer) and not isinstance(what, bool):
+        return Inputs(what.x, _names(data, what.y), what.y, _values_of(data, what))
+    if isinstance(what, int | np.integer):
         return _numbered(data, int(what))
     if isinstance(what, str | Path):
         return _named(run, str(what).strip())
@@ -77,9 +61,7 @@ def read_inputs(run: Run, what: Any) -> Inputs:
     one = values.ndim < axes if axes == 3 else values.ndim == 1
     if axes == 3 and values.ndim == 3:  # an image with channels, or several without
         one = values.shape[-1] in (1, 3) or values.shape[0] == channels
-    if one:
-        values = values[None]
-    return _given(data, values)
+    return _given(data, values[None] if one else values)
 
 
 def at_random(run: Run, n: int, seed: int) -> Batch:
@@ -92,8 +74,7 @@ def at_random(run: Run, n: int, seed: int) -> Batch:
 
 def _given(data: Any, values: Any) -> Inputs:
     x = data.as_inputs(values)
-    names = [f"input {k}" for k in range(len(x))]
-    return _new(data, x, names if len(x) > 1 else ["input"])
+    return _new(data, x, [f"input {k}" for k in range(len(x))] if len(x) > 1 else ["input"])
 
 
 def _new(data: Any, x: Tensor, names: list[str]) -> Inputs:
@@ -101,25 +82,18 @@ def _new(data: Any, x: Tensor, names: list[str]) -> Inputs:
     return Inputs(x, names, torch.full((len(x),), -1), unknown)
 
 
-def _known(data: Any, batch: Batch) -> Inputs:
-    return Inputs(batch.x, _names(data, batch.y), batch.y, _values_of(data, batch))
-
-
 def _values_of(data: Any, batch: Batch) -> Tensor:
     """(n, F) of the features that the data set knows of."""
-    known: Tensor = (
-        data.feature_values(batch)
-        if isinstance(data, Labelled)
-        else batch.x.new_empty(len(batch.x), 0)
-    )
-    return known
+    if not isinstance(data, Labelled):
+        return batch.x.new_empty(len(batch.x), 0)
+    return data.feature_values(batch)
 
 
 def _names(data: Any, y: Tensor) -> list[str]:
     """Names of members of a data set: classes, rows, or their categorical features and number."""
     if classes := getattr(data, "class_names", ()):
         return [classes[k] for k in y.tolist()]
-    names = row_names(data, y)
+    names = sampling.row_names(data, y)
     if getattr(data, "row_names", ()) or not getattr(data, "features", ()):
         return names
     values = data.feature_values(data.at(y)).T
@@ -134,40 +108,30 @@ def _numbered(data: Any, number: int) -> Inputs:
     count = sum(len(members) for members in data.members.values())
     if not 0 <= number < count:
         raise ValueError(f"there is no row {number}: rows have the numbers 0 to {count - 1}")
-    return _known(data, data.at(torch.tensor([number])))
+    batch = data.at(torch.tensor([number]))
+    return Inputs(batch.x, _names(data, batch.y), batch.y, _values_of(data, batch))
 
 
 def _named(run: Run, text: str) -> Inputs:
     data, path = run.data, Path(text).expanduser()
-    known = getattr(data, "class_names", ()) or getattr(data, "row_names", ())
+    known = list(getattr(data, "class_names", ()) or getattr(data, "row_names", ()))
     if text in known:
         if known.count(text) > 1:
-            rows = [str(k) for k, name in enumerate(known) if name == text]
-            some = ", ".join(rows[:5])
-            raise ValueError(f"{len(rows)} rows are called {text!r}: give a number, as {some}")
+            raise ValueError(f"{known.count(text)} rows are called {text!r}: give a number")
         return _numbered(data, known.index(text))
-    if path.exists() or (path.suffix and not _values(text) and "=" not in text):
-        return _read(run, path)
-    if (values := _values(text)) is not None and (len(values) > 1 or "," in text):
-        return _given(data, np.array([values]))
     if text.lstrip("-").isdigit():
         return _numbered(data, int(text))
-    if "=" in text:
-        return _with_features(data, text)
-    near = difflib.get_close_matches(text, known)
-    shown = ", ".join(map(repr, near or list(known)[:IN_WORDS]))
-    raise ValueError(
-        f"there is no input {text!r}: "
-        + (f"did you mean {shown}? " if near else f"there are {shown}, …; " if known else "")
-        + "Give a row by its number, from 0, a row of values with commas between, or a file"
-    )
-
-
-def _values(text: str) -> list[float] | None:
     try:
-        return [float(part) if part.strip() else math.nan for part in text.split(",")]
+        values = [float(part) if part.strip() else math.nan for part in text.split(",")]
     except ValueError:
-        return None
+        values = []
+    if values and not path.exists():
+        return _given(data, np.array([values]))
+    if "=" in text and not path.exists():
+        return _with_features(data, text)
+    if path.exists() or path.suffix:
+        return _read(run, path)
+    raise ValueError(f"there is no input {text!r}{suggestion(text, known) if known else ''}")
 
 
 def _read(run: Run, path: Path) -> Inputs:
@@ -181,8 +145,7 @@ def _read(run: Run, path: Path) -> Inputs:
     if not hasattr(data, "read"):
         raise ValueError(f"inputs of {run.data_name} are read from an array alone, saved as npy")
     x, names = data.read(path, getattr(run.data_config, "names", ""))
-    shown = list(names) or [f"row {k}" for k in range(len(x))]
-    return _new(data, x, shown)
+    return _new(data, x, list(names) or [f"row {k}" for k in range(len(x))])
 
 
 def _with_features(data: Any, text: str) -> Inputs:
@@ -249,7 +212,7 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
     (Wilson), ``low`` and ``high``, of a sentence chosen beforehand; ``exact``, P(s | x) ∝ R(s; x),
     NaN where it is not known; ``meaning`` (`meanings`).
     """
-    model = require_attractors(run.model)
+    model = sampling.require_attractors(run.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inputs, train = read_inputs(run, what), getattr(run.data, "members", {}).get("train", ())
@@ -258,40 +221,46 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
         entropy = exact_entropy(model, e.distribution)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):
-            z = simulate(model, e.z0[k].expand(draws, -1))
-            read = model.readout(z[model.steps], e.z0[k].expand(draws, -1)).sample()
-            number, first = number_rows(model.language.key(read))
+            read, trials = _trials(model, e.z0[k], draws)
+            number, first = sampling.number_rows(model.language.key(read))
             counts = torch.bincount(number)
             order = counts.argsort(descending=True, stable=True)[:most]
-            s, share = read[first[order]], counts[order] / draws
+            s, p = read[first[order]], counts / draws
             low, high = binomial_interval(counts[order], draws)
-            q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
             tables.append(pd.DataFrame({
                 "input": name,
                 "sentence": [model.language.name(one) for one in s],
-                "probability": share.tolist(), "low": low.tolist(), "high": high.tolist(),
-                "exact": log_posterior(model, q, s)[:, 0].exp().tolist(),
+                "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
+                "exact": log_posterior(model, _row(e.distribution, k), s)[:, 0].exp().tolist(),
                 "meaning": meanings(run, s, reference, known.distribution),
             }))  # fmt: skip
-            p = counts / draws
             nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum())
-            time = respond(model, z).time
-            q1, middle, q3 = time.nanquantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
-            other = reference.y != inputs.y[k]
-            near = _nearest(run.data, reference, (known.z0 - e.z0[k]).norm(dim=-1), other)
+            q1, middle, q3 = trials.time.nanquantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
+            distance = (known.z0 - e.z0[k]).norm(dim=-1)
+            order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
+            near = _names(run.data, reference.y[order[: 50 * IN_WORDS]])
             rows.append({
                 "input": name, "sentences": math.exp(nats), "entropy": nats,
-                "responded": float((~time.isnan()).float().mean()),
-                "time": middle, "time_q1": q1, "time_q3": q3, "near": ", ".join(near),
+                "responded": float((~trials.time.isnan()).float().mean()),
+                "time": middle, "time_q1": q1, "time_q3": q3,
+                "near": ", ".join(list(dict.fromkeys(near))[:IN_WORDS]),
             })  # fmt: skip
     return Answer(pd.DataFrame(rows), pd.concat(tables, ignore_index=True))
 
 
-def _nearest(data: Any, reference: Batch, distance: Tensor, among: Tensor) -> list[str]:
-    """Names of the nearest reference inputs, each once, those `among` which they are."""
-    order = distance.masked_fill(~among, math.inf).argsort()
-    names = _names(data, reference.y[order[: 50 * IN_WORDS]])
-    return list(dict.fromkeys(names))[:IN_WORDS]
+def _trials(
+    model: AttractorModel, z0: Tensor, draws: int, category: responses.Category | None = None
+) -> tuple[Tensor, responses.Responses]:
+    """Of trajectories of an input with z0 (d,): the sentences read at T (draws, width), and the
+    responses.
+    """
+    z0 = z0.expand(draws, -1)
+    z = responses.simulate(model, z0)
+    return model.readout(z[model.steps], z0).sample(), responses.respond(model, z, category)
+
+
+def _row(q: Normal, k: int) -> Normal:
+    return Normal(q.loc[k, None], q.scale[k, None])
 
 
 def log_posterior(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
@@ -301,7 +270,7 @@ def log_posterior(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
     log_r = model.reward.log_pairs(q, s).T
     if model.posterior.factored:
         return log_r - model.posterior(q).log_z
-    if not is_listed(model):
+    if not sampling.is_listed(model):
         return torch.full_like(log_r, torch.nan)
     return log_r - model.reward.log_pairs(q, model.sentences).logsumexp(-1)
 
@@ -310,7 +279,7 @@ def exact_entropy(model: AttractorModel, q: Normal) -> Tensor | None:
     """(n,) entropy of P(s | x), nats, of inputs q (n, d), where sentences can be listed; where they
     factor, its estimate by 1,000 exact draws; else None.
     """
-    if is_listed(model):
+    if sampling.is_listed(model):
         log_p = model.posterior.log_prob(q)
         return -(log_p.exp() * log_p).sum(-1)
     if model.posterior.factored:
@@ -326,12 +295,11 @@ def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
       and 1, those decoded as likelier, or less likely, than among the inputs; of real-valued ones,
       those farthest from their mean, in standard deviations;
     - values of categorical features with P(value | s) ≥ ½, by Bayes' rule over reference inputs
-      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x); by how many inputs,
-      (Σ_x P(s | x))² / Σ_x P(s | x)², where these are fewer than 5;
+      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x);
     - rows with names of which it is likeliest.
     """
-    model, data = require_attractors(run.model), run.data
-    decoded, kind = model.decoder(model.embed(s)), kind_of_inputs(run)
+    model, data = run.model, run.data
+    decoded, kind = model.decoder(model.embed(s)), sampling.kind_of_inputs(run)
     log_p = log_posterior(model, q, s)
     if log_p.isnan().any():
         log_p = model.reward.log_pairs(q, s).T
@@ -340,23 +308,20 @@ def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
     if hasattr(data, "prototypes") and hasattr(data, "class_names"):
         nearest = torch.cdist((decoded.mean > 0.5).float(), data.prototypes, p=1).argmin(-1)
         return [f"class {data.class_names[k]}" for k in nearest.tolist()]
-    if kind in (BITS, REAL):
+    if kind in (sampling.BITS, sampling.REAL):
         columns = getattr(data, "columns", ())
         for k, row in enumerate(decoded.mean):
-            words[k].append(_columns(row, reference.x.nanmean(0), columns, kind == BITS))
+            words[k].append(_columns(row, reference.x.nanmean(0), columns, kind == sampling.BITS))
     features, values = getattr(data, "features", ()), _values_of(data, reference)
     for j, feature in enumerate(features):
         for v, outcome in enumerate(feature.outcomes):
             share = weight @ (values[:, j] == v).float()
             for k in (share >= LIKELY).nonzero().flatten().tolist():
                 words[k].append(f"{feature.name} {outcome} ({float(share[k]):.2f})")
-    for k, inputs in enumerate((1 / weight.square().sum(-1)).tolist()):
-        if features and inputs < FEW:
-            words[k].append(f"by {inputs:.1f} inputs")
     if getattr(data, "row_names", ()):
         for k, row in enumerate(weight):
             best = reference.y[row.argsort(descending=True)]
-            names = dict.fromkeys(row_names(data, best[: 50 * IN_WORDS]))
+            names = dict.fromkeys(sampling.row_names(data, best[: 50 * IN_WORDS]))
             words[k].append(f"as {', '.join(list(names)[:IN_WORDS])}")
     return ["; ".join(filter(None, parts)) for parts in words]
 
@@ -376,7 +341,11 @@ def _columns(p: Tensor, mean: Tensor, names: tuple[str, ...], bits: bool) -> str
 
 @torch.no_grad()
 def samples(
-    run: Run, inputs: Inputs, draws: int = 100, chosen: Choices | None = None, seed: int = 0
+    run: Run,
+    inputs: Inputs,
+    draws: int = 100,
+    chosen: responses.Choices | None = None,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """A row for each input and draw: every trajectory, as a participant's trial.
 
@@ -387,30 +356,27 @@ def samples(
     - ``bits_right``: of bits, the share that the sentence read at T decodes to as they are;
     - ``log_p``: exact log P(s | x) of the sentence read at T, nats; NaN where it is not known.
     """
-    model, parts = require_attractors(run.model), []
-    bits, category = kind_of_inputs(run) == BITS, None if chosen is None else chosen.category
+    model, parts = sampling.require_attractors(run.model), []
+    bits = sampling.kind_of_inputs(run) == sampling.BITS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         e = model.encode(inputs.x)
         for k, name in enumerate(inputs.names):
-            z0 = e.z0[k].expand(draws, -1)
-            z = simulate(model, z0)
-            s = model.readout(z[model.steps], z0).sample()
-            result = respond(model, z, category)
+            s, trials = _trials(model, e.z0[k], draws, None if chosen is None else chosen.category)
             row = {"input": name, "draw": range(draws)}
             row |= {"sentence": [model.language.name(one) for one in s]}
-            row |= {"time": result.time.tolist()}
+            row |= {"time": trials.time.tolist()}
             if chosen is not None:
-                row["choice"] = [chosen.names[c] if c >= 0 else "" for c in result.choice.tolist()]
+                row["choice"] = [chosen.names[c] if c >= 0 else "" for c in trials.choice.tolist()]
                 own = inputs.values[k, [chosen.column]].nan_to_num(-1)
-                row["correct"] = right(result.choice[None], own)[0].tolist()
+                row["correct"] = responses.right(trials.choice[None], own)[0].tolist()
             if bits:
                 decoded = model.decoder(model.embed(s)).mean > 0.5
                 same = (decoded == (inputs.x[k] > 0.5)).float()
                 same = torch.where(inputs.x[k].isnan(), torch.nan, same)
                 row["bits_right"] = same.nanmean(-1).tolist()
-            q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
-            number, first = number_rows(model.language.key(s))
-            row["log_p"] = log_posterior(model, q, s[first])[number, 0].tolist()
+            number, first = sampling.number_rows(model.language.key(s))
+            log_p = log_posterior(model, _row(e.distribution, k), s[first])
+            row["log_p"] = log_p[number, 0].tolist()
             parts.append(pd.DataFrame(row))
     return pd.concat(parts, ignore_index=True)

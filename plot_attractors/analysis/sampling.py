@@ -54,9 +54,7 @@ def has_attractors(run: Any) -> bool:
 def require_attractors(model: Any) -> AttractorModel:
     """The model, or a ValueError where it is no attractor model."""
     if not isinstance(model, AttractorModel):
-        raise ValueError(
-            f"this analysis needs an attractor model, not {type(model).__name__}: leave it out"
-        )
+        raise ValueError(f"this needs an attractor model, not {type(model).__name__}")
     return model
 
 
