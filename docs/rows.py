@@ -72,7 +72,7 @@ def thought(t: pd.DataFrame) -> Cells:
     t = t[(t["split"] == "train") & (t["inputs"] == "all") & (t["source"] == "learned")]
     t = t[t["reading"] == "heard"].set_index(["measure", "baseline"])
     js, paths = t[t["feature"] == "node"]["value"]["js"], t["value"].xs("paths", level="baseline")
-    names = ("energy", "translation_tv", "residual", "residual_scrambled", "open_tv")
+    names = ("energy", "translation_tv", "residual", "residual_scrambled")
     cells = {f"js {name}": js[name] for name in ("paths", "node", "slots")}
     return cells | {name: paths[name] for name in names}
 

@@ -44,7 +44,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "sentences": {"exemplars": 4, "draws": 4, "inputs": 60},
     "image_sentences": {"inputs": 60, "held_out_inputs": 20, "draws": 8, "images": 6},
-    "compare_table_grammar": {"inputs": 60, "draws": 8},
     "calibration": {
         "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8,
     },

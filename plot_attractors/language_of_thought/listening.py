@@ -57,11 +57,6 @@ class Baseline(NamedTuple):
     readings: dict[str, Concepts]
     heard: Tensor
 
-    @property
-    def open_levels(self) -> Tensor:
-        """(E,) int64, levels left open."""
-        return (self.branches < 0).sum(-1)
-
     def posterior(self, x: Tensor) -> Tensor:
         """(n, E) P(expression | x) of inputs x (n, bits), float64."""
         p = self.model.posterior(x).log_p.exp()

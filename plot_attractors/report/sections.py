@@ -22,8 +22,7 @@ SECTIONS = {
     "Emergent language": "sentences image_sentences information_loss "
     "decodability composition language_measures",
     "Diversity": "diversity",
-    "Comparison with a Bayesian language of thought": "compare_language_of_thought "
-    "compare_table_grammar",
+    "Comparison with a Bayesian language of thought": "compare_language_of_thought",
     "Calibration and diagnostics": "calibration diagnostics",
     OTHERS: "",
     "Training": "training",

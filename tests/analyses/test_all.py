@@ -20,7 +20,7 @@ from plot_attractors.runs.analyze import analyze
 from ..run_directory import lacking
 from ..small import SETTINGS, Untrained, measured, random_decoder, untrained
 
-ELSEWHERE = {"compare_table_grammar", "image_sentences", "people"}
+ELSEWHERE = {"image_sentences", "people"}
 NAMES = sorted(SETTINGS.keys() - ELSEWHERE | {"data", "training"})
 
 

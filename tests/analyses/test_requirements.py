@@ -79,7 +79,7 @@ def variant(kind: str, most: int = MOST) -> Run:
 OF_BITS = {"information_loss"}  # which no other numbers make sense of
 # of classes of this package, of a real run, or of people's data
 NEVER = {"data", "training", "people"}
-OF_OTHERS = {"compare_language_of_thought", "compare_table_grammar", "image_sentences"}
+OF_OTHERS = {"compare_language_of_thought", "image_sentences"}
 DESCRIBED = ("composition", "decodability", "diversity", "language_measures")
 ALL = sorted(set(registry.names("analyses")))
 

@@ -48,7 +48,6 @@ train,all,learned,node,heard,energy,,0.7
 train,all,learned,paths,heard,translation_tv,,0.1
 train,all,learned,paths,heard,residual,,0.2
 train,all,learned,paths,heard,residual_scrambled,,0.3
-train,all,learned,paths,heard,open_tv,,0.9
 """
 TABLES = {
     "calibration/summary": CALIBRATION,
@@ -79,7 +78,7 @@ def test_a_row_is_what_the_tables_of_a_run_say(tmp_path: Path) -> None:
     assert values["composition/summary"] == {"composed branch1": 0.75}
     assert values["compare_language_of_thought/summary"] == {
         "js paths": 0.25, "js node": 0.375, "js slots": 0.4, "energy": 0.6, "translation_tv": 0.1,
-        "residual": 0.2, "residual_scrambled": 0.3, "open_tv": 0.9,
+        "residual": 0.2, "residual_scrambled": 0.3,
     }  # fmt: skip
     # without 5T or a policy there is nothing to tell
     few = pd.read_csv(io.StringIO("\n".join(CALIBRATION.splitlines()[:3])))
