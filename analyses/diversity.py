@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +17,10 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.sampling import exact_states, is_listed
-from plot_attractors.analysis.shape import DESCRIBED, Needs
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE, RED
-from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors
+from plot_attractors.analysis.shape import DESCRIBED, Needs, panels
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE
+from plot_attractors.data import Feature
 from plot_attractors.measures.diversity import diversity
-from plot_attractors.measures.registry import METRICS
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
@@ -36,13 +34,12 @@ CAPTIONS = {
         "from distances to the k-th nearest of N points. For each split the entropies of single "
         "inputs. Blue: the model; green: exact samples of its posterior, as diverse as the model "
         "ought to be, so that blue to the right of green is an error of the sampler and no gain; "
-        "grey: one sentence only, with the noise of the states around its embedding, "
-        "so that what lies to the right of grey is diversity and not noise. Red: mean and 95 % "
-        "range of the paper, which tells neither N nor k. Last panel: what the number depends on. "
-        "The estimate falls with N, for it is −∞ in truth wherever the points fill fewer "
-        "dimensions than are counted, and it rises with k. Compare entropies of equal N, k and "
-        "dimensions only, and models with the grey control beside them. Where sentences of an "
-        "input coincide it is −∞; floored, no distance counts as less than 2⁻²³."
+        "grey: one sentence only, with the noise of the states around its embedding, so that what "
+        "lies to the right of grey is diversity and not noise. Last panel: the estimate falls with "
+        "N, for it is −∞ in truth wherever the points fill fewer dimensions than are counted, and "
+        "it rises with k. Compare entropies of equal N, k and dimensions only, and models with the "
+        "grey control beside them. Where sentences of an input coincide it is −∞; floored, no "
+        "distance counts as less than 2⁻²³."
     )
 }
 SUMMARY = """
@@ -69,22 +66,11 @@ NEEDS = DESCRIBED & Needs(
 
 NUMBERS = (16, 32, 64, 128, 256)  # N that are compared, up to draws
 NEIGHBOURS = (1, 3, 10)  # k; the first is that of Kozachenko and Leonenko
-PAPER = {(HierarchicalBinaryVectors, 18): "hbv", (ColouredSprites, 9): "dsprites"}  # dimensions
 
 
 def varies(feature: Feature) -> bool:
     """Whether predictions of the feature can differ: it has not just one outcome."""
     return len(feature.outcomes) != 1
-
-
-def of_paper(data: Any, dimensions: int) -> pd.DataFrame | None:
-    """The paper's numbers for attractor models of such data, if it has any for the dimensions."""
-    name = PAPER.get((type(data), dimensions))
-    if name is None:
-        return None
-    entropy, sigma = METRICS["diversity"].paper[name], METRICS["diversity_sigma"].paper[name]
-    row = {"dimensions": dimensions, "mean": entropy.value, "low": entropy.low}
-    return pd.DataFrame([row | {"high": entropy.high, "sigma": sigma.value}])
 
 
 @torch.no_grad()
@@ -131,11 +117,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     - ``summary.csv``, a row for each split and kind of `samples`: the fields of `Diversity`;
     - ``dependence.csv``: the same for other N and k;
-    - ``entropies.csv``: H of every input. ``paper.csv``: the paper's numbers, where it has any.
+    - ``entropies.csv``: H of every input.
 
     Source: Section *Sample diversity*.
-
-    Raises ValueError: the model has no sentences, or no feature is known that can vary.
     """
     decoder = probes.feature_decoders(run, config)[0]
     rows, curves, entropies = [], [], []
@@ -148,12 +132,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             result = diversity(points, NEIGHBOURS[0])
             rows.append(at | {"inputs": len(x)} | result._asdict())
             entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
-    paper = of_paper(run.data, result.dimensions)
     return {
         "summary.csv": pd.DataFrame(rows)[SUMMARY.split()],
         "dependence.csv": pd.concat(curves)[DEPENDENCE.split()],
         "entropies.csv": pd.concat(entropies),
-    } | ({} if paper is None else {"paper.csv": paper})
+    }
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -166,52 +149,28 @@ NOTHING = "−∞: sentences of an input coincide"
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``diversity`` from ``summary.csv``, ``entropies.csv``, ``dependence.csv`` and, where
-    there is one, ``paper.csv``.
-    """
+    """Figure ``diversity`` from ``summary.csv``, ``entropies.csv`` and ``dependence.csv``."""
     summary, entropies = tables["summary.csv"], tables["entropies.csv"]
-    paper = tables["paper.csv"].iloc[0] if "paper.csv" in tables else None
     splits, first = list(summary["split"].unique()), summary.iloc[0]
-    of_points = f"N = {first['n']}, k = {first['k']}"
-    rows = math.ceil((len(splits) + 1) / 2)
-    figure = Figure(figsize=(11, 4.1 * rows), layout="constrained")
-    panels = figure.subplots(rows, 2, squeeze=False).flatten()
-    bins = _bins(entropies["entropy"], paper)
-    for axes, split in zip(panels, splits, strict=False):
+    of_points = f"{first['dimensions']} dimensions, N = {first['n']}, k = {first['k']}"
+    figure, (*grid, size) = panels(len(splits) + 1)
+    shown = entropies["entropy"].clip(lower=LOWEST)
+    bins = np.linspace(shown.min() - 1, shown.max() + 1, 41)
+    for axes, split in zip(grid, splits, strict=True):
         points, numbers = (table[table["split"] == split] for table in (entropies, summary))
-        _draw_entropies(axes, points, numbers.set_index("samples"), bins, paper)
-        axes.set_title(f"{split_name(split)}, {first['dimensions']} dimensions, {of_points}")
-    size, *empty = panels[len(splits) :]
-    for axes in empty:
-        axes.set_axis_off()
+        _draw_entropies(axes, points, numbers.set_index("samples"), bins)
+        axes.set_title(f"{split_name(split)}, {of_points}")
     table = tables["dependence.csv"]
     table = table[table["split"] == splits[0]].replace(-np.inf, np.nan)
     _draw_size(size, table)
     size.set_title(f"Number of samples and neighbour, {split_name(splits[0])}")
-    empty_table = table["mean"].isna().all()
-    if paper is not None and not empty_table:
-        size.axhline(paper["mean"], color=RED, linewidth=1.2)
-        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (-2, -3)}
-        place |= {"textcoords": "offset points", "ha": "right", "va": "top"}
-        size.annotate("paper", (1, paper["mean"]), **place, color=RED, fontsize=9)
-    if empty_table:
+    if table["mean"].isna().all():
         write(size, NOTHING)
     return {"diversity": figure}
 
 
-def _bins(entropy: pd.Series[float], paper: pd.Series[float] | None) -> np.ndarray:
-    values = list(entropy.clip(lower=LOWEST)) + (
-        [] if paper is None else [paper["low"], paper["high"]]
-    )
-    return np.linspace(min(values) - 1, max(values) + 1, 41)
-
-
 def _draw_entropies(
-    axes: Axes,
-    entropies: pd.DataFrame,
-    summary: pd.DataFrame,
-    bins: np.ndarray,
-    paper: pd.Series[float] | None,
+    axes: Axes, entropies: pd.DataFrame, summary: pd.DataFrame, bins: np.ndarray
 ) -> None:
     for index, (name, row) in enumerate(summary.iterrows()):
         entropy = entropies.loc[entropies["samples"] == name, "entropy"]
@@ -222,27 +181,19 @@ def _draw_entropies(
             line = ":" if name == "exact" else "-"
             look |= {"histtype": "step", "linewidth": 1.8, "linestyle": line}
         axes.hist(entropy[np.isfinite(entropy)].clip(lower=LOWEST), bins=bins.tolist(), **look)
-        text = f"{NAMES[str(name)]}: {_range(row)}, σ {row['sigma']:.3f}"
+        text = f"{NAMES[str(name)]}: {row['mean']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
+        text += f", σ {row['sigma']:.3f}"
         if row["share_negative_infinity"] > 0:
             text += f"; −∞ for {row['share_negative_infinity']:.0%}"
-            text += f", {row['floored']:.0f} floored at 2⁻²³".replace("-", "−")
+            text += f", {row['floored']:.0f} floored at 2⁻²³"
+        text = text.replace("inf", "∞").replace("-", "−")
         note(axes, text, "left", 0.97 - 0.075 * index, color=COLOURS[str(name)])
-    if paper is not None:
-        axes.axvline(paper["mean"], ymax=0.72, color=RED, linewidth=1.5)
-        axes.axvspan(paper["low"], paper["high"], ymax=0.72, color=RED, alpha=0.08, linewidth=0)
-        text = f"paper: {_range(paper)}, σ {paper['sigma']}"
-        note(axes, text, "left", 0.97 - 0.075 * len(summary), color=RED)
     axes.set_ylim(top=1.5 * axes.get_ylim()[1])  # room for the notes
     axes.set_xlim(bins[0], bins[-1])
     axes.set_xlabel("entropy of the predictions for an input, nats")
     axes.set_ylabel("inputs")
     if not np.isfinite(entropies["entropy"]).any():
         write(axes, NOTHING)
-
-
-def _range(row: pd.Series[float]) -> str:
-    text = f"{row['mean']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
-    return text.replace("inf", "∞").replace("-", "−")
 
 
 def _draw_size(axes: Axes, table: pd.DataFrame) -> None:

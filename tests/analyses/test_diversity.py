@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,51 +15,40 @@ from torch import Tensor
 
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.probes import Prediction
-from plot_attractors.data import Batch, Feature
+from plot_attractors.data import Feature
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
+from ..fakes import Things
 from ..small import Untrained, untrained
 
-COLUMNS = (
-    "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity,"
-    "floored,distinct"
-)
 NUMBERS = (Feature("size"), Feature("x"), Feature("y"))
 COLOURS = (Feature("colour", ("red", "green", "blue")), Feature("size"))
+CURVES = "dependence.csv"
 
 
-class Inputs:
-    ordered = False
-
-    def __init__(self, features: tuple[Feature, ...], splits: tuple[str, ...] = ("train",)) -> None:
-        self.features, self.bits, self.label_names, self.splits = features, 1, (), splits
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        y = torch.arange(n)
-        return Batch(torch.full((n, 1), 2.0 if split == "train" else 4.0), y, y[:, None])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        return batch.x.expand(-1, len(self.features))
-
-
-class SentenceModel:
-    """A model whose states are drawn by a function of inputs and the number of draws; one sentence
-    of two, in turn.
+def run_of(
+    states: Callable[[Tensor, int], Tensor], features: tuple[Feature, ...] = COLOURS
+) -> Untrained:
+    """A model whose states are drawn by a function of inputs, 2 or 4 by turns, and the number of
+    draws; one sentence of two, in turn.
     """
+    scale = itertools.cycle((2.0, 4.0))
+    data = Things(features, lambda n: torch.full((n, 3), next(scale)), ("train", "held_out"))
+    next(scale)  # of what told the width
 
-    language, latent = Language((2,)), 3
+    class Model:
+        language, latent = Language((2,)), 3
 
-    def __init__(self, states: Callable[[Tensor, int], Tensor]) -> None:
-        self.states = states
+        def describe(self, x: Tensor, draws: int = 1) -> Description:
+            s = self.language.sentences[torch.arange(draws) % 2].expand(len(x), -1, -1)
+            return Description(states(x, draws), s)
 
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        s = self.language.sentences[torch.arange(draws) % 2].expand(len(x), -1, -1)
-        return Description(self.states(x, draws), s)
+        def embed(self, s: Tensor) -> Tensor:
+            return s
 
-    def embed(self, s: Tensor) -> Tensor:
-        return s
+    return Untrained(Model(), data)
 
 
 def gaussian(x: Tensor, draws: int) -> Tensor:
@@ -67,7 +57,7 @@ def gaussian(x: Tensor, draws: int) -> Tensor:
 
 
 def constant(x: Tensor, draws: int) -> Tensor:
-    return x[:, None].double().expand(-1, draws, 3)
+    return x[:, None].double().expand(-1, draws, -1)
 
 
 class Decoder:
@@ -102,14 +92,13 @@ def _fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
     assert program.NEEDS.met(run)
     tables: dict[str, pd.DataFrame] = program.measure(run, program.Config(inputs=30, **sizes))
-    assert ",".join(tables["summary.csv"].columns) == COLUMNS
+    assert list(tables["summary.csv"].columns) == program.SUMMARY.split()
     return tables
 
 
 @pytest.mark.usefixtures("_fixed")
 def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() -> None:
-    tables = measured(Untrained(SentenceModel(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
-    table = tables["summary.csv"]
+    table = measured(run_of(gaussian, NUMBERS))["summary.csv"]
     assert list(table["split"]) == ["train", "held_out"]
     for (_, row), sd in zip(table.iterrows(), (2, 4), strict=True):
         assert row["mean"] == pytest.approx(1.5 * math.log(2 * math.pi * math.e * sd**2), abs=0.15)
@@ -122,10 +111,9 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() 
 
 @pytest.mark.usefixtures("_fixed")
 def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws() -> None:
-    tables = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS)), draws=32)
-    table = tables["summary.csv"]
+    tables = measured(run_of(gaussian), draws=32)
+    table, curves = (tables[name].query("split == 'train'") for name in ("summary.csv", CURVES))
     assert list(table["dimensions"]) == [4]
-    curves = tables["dependence.csv"]
     assert curves[["k", "n"]].to_numpy().tolist() == [[k, n] for k in (1, 3, 10) for n in (16, 32)]
     usual = curves[(curves["k"] == 1) & (curves["n"] == 32)]
     np.testing.assert_allclose(usual["mean"], table["mean"])
@@ -139,28 +127,24 @@ def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
         return torch.where(some, gaussian(x, draws), constant(x, draws))
 
-    tables = measured(Untrained(SentenceModel(states), Inputs(COLOURS)))
+    tables = measured(run_of(states))
     table = tables["summary.csv"]
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
     assert (table["share_negative_infinity"] == 1 - share).all()
+    assert list(program.draw(tables)) == ["diversity"]
 
 
 @pytest.mark.usefixtures("_fixed")
 def test_a_feature_of_one_outcome_is_no_dimension() -> None:
     constant_one = Feature("kind", ("bird",))
-    alone = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
-    torch.manual_seed(0)
-    both = Inputs((COLOURS[0], constant_one))
-    one = measured(Untrained(SentenceModel(gaussian), both))["summary.csv"]
-    torch.manual_seed(0)
-    other = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
-    assert list(one["dimensions"]) == list(alone["dimensions"]) == [3]
-    pd.testing.assert_frame_equal(one, other)
-    nothing = Untrained(SentenceModel(gaussian), Inputs((constant_one,)))
-    assert not program.NEEDS.met(nothing)
-    with pytest.raises(ValueError, match="one value only"):
-        program.measure(nothing, program.Config())
+    tables = []
+    for features in (COLOURS[:1], (COLOURS[0], constant_one)):
+        torch.manual_seed(0)
+        tables.append(measured(run_of(gaussian, features))["summary.csv"])
+    assert list(tables[0]["dimensions"]) == [3, 3]
+    pd.testing.assert_frame_equal(*tables)
+    assert not program.NEEDS.met(run_of(gaussian, (constant_one,)))
 
 
 def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise() -> None:
