@@ -22,15 +22,9 @@ from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.analysis.style import BLUE, GREY, RED
 from plot_attractors.data import Channels, Feature, Labelled
 from plot_attractors.language import Language
-from plot_attractors.measures.bootstrap import Estimate, bootstrap, resample, root
-from plot_attractors.measures.composition import (
-    Composition,
-    Embedding,
-    best_sentences,
-    combinations,
-    compose,
-    shuffled,
-)
+from plot_attractors.measures import composition
+from plot_attractors.measures.bootstrap import Estimate, resample, root
+from plot_attractors.measures.composition import Composition, Embedding
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
@@ -97,33 +91,21 @@ def prediction_of_channels(channels: Channels, prediction: Prediction) -> Predic
     )
 
 
-class Inputs(NamedTuple):
-    """Inputs' features (n, F), sentences sampled for them (n, draws, width), and bootstrap weights
-    (resamples, n).
-    """
-
-    values: Tensor
-    sentences: Tensor
-    times: Tensor
-
-
 class Composed(NamedTuple):
-    """What is made of the m combinations of features of a split's inputs.
+    """What is made of the m combinations of features of a split's n inputs.
 
     - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
-    - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
-    - ``composition``: of each combination in each of its orders;
-    - ``scores``, ``losses``: for each source, (n, F) mean scores and losses of its sentences;
+    - ``order``: (m · orders, K) what is described, first to last; ``composition``: of each
+      combination in each of its orders;
+    - ``judged``: for each source, (n, F) mean scores and losses of its sentences;
     - ``shuffles``: (shuffles, F) mean scores in shuffled languages.
     """
 
     values: Tensor
     row: Tensor
-    given: Tensor
     order: Tensor
     composition: Composition
-    scores: dict[str, Tensor]
-    losses: dict[str, Tensor]
+    judged: dict[str, tuple[Tensor, Tensor]]
     shuffles: Tensor
 
 
@@ -135,25 +117,25 @@ def _is_tree(data: Labelled) -> bool:
 def _compose(
     model: SentenceModel,
     data: Labelled,
-    channels: Channels,
     pair: probes.Pair,
-    inputs: Inputs,
-    orders: int,
-    shuffles: int,
+    values: Tensor,
+    sampled: Tensor,
+    config: Config,
 ) -> Composed:
+    """For inputs with values (n, F), and sentences (n, draws, width) sampled for them."""
     composer, judge = pair
-    language, features = model.language, data.features
+    language, features, channels = model.language, data.features, Channels(data.features)
     described = torch.arange(probes.leading_levels(data) or len(features))
-    meant = torch.full_like(inputs.values, torch.nan)
-    meant[:, described] = inputs.values[:, described]
-    values, row = combinations(meant)
-    given = channels.values(values)
+    meant = torch.full_like(values, torch.nan)
+    meant[:, described] = values[:, described]
+    distinct, row = composition.combinations(meant)
+    given = channels.values(distinct)
     if _is_tree(data):
         given = torch.where(given > 0, given, torch.nan)
     if data.ordered:
-        order = described.expand(len(values), 1, -1)
+        order = described.expand(len(distinct), 1, -1)
     else:
-        order = torch.rand(len(values), orders, len(channels.features)).argsort(-1)
+        order = torch.rand(len(distinct), config.orders, len(channels.features)).argsort(-1)
 
     def listener(z: Tensor) -> Prediction:
         return prediction_of_channels(channels, composer(z))
@@ -164,55 +146,45 @@ def _compose(
         return prediction.score(truth[:, None]).mean(1), prediction.loss(truth[:, None]).mean(1)
 
     each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
-    composition = compose(language, model.embed, listener, each, every)
-    results = {"sampled": judged(model.embed, inputs.sentences, meant)}
-    sentences = composition.sentence.unflatten(0, (len(values), -1))
-    score, loss = judged(model.embed, sentences, values)
+    composed = composition.compose(language, model.embed, listener, each, every)
+    results = {"sampled": judged(model.embed, sampled, meant)}
+    sentences = composed.sentence.unflatten(0, (len(distinct), -1))
+    score, loss = judged(model.embed, sentences, distinct)
     results["composed"] = score[row], loss[row]
     scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
-        best = best_sentences(language.sentences, model.embed, listener, channels.values(values))
-        score, loss = judged(model.embed, best[:, None], values)
+        best = composition.best_sentences(
+            language.sentences, model.embed, listener, channels.values(distinct)
+        )
+        score, loss = judged(model.embed, best[:, None], distinct)
         results["best"] = score[row], loss[row]
-        for _ in range(shuffles):
-            embed = shuffled(language, model.embed)
-            control = compose(language, embed, listener, given, order[:, 0])
-            score, _ = judged(embed, control.sentence[:, None], values)
+        for _ in range(config.shuffles):
+            embed = composition.shuffled(language, model.embed)
+            control = composition.compose(language, embed, listener, given, order[:, 0])
+            score, _ = judged(embed, control.sentence[:, None], distinct)
             scores.append(score[row].double().nanmean(0))
-    return Composed(
-        values, row, each, every, composition,
-        scores={source: score for source, (score, _) in results.items()},
-        losses={source: loss for source, (_, loss) in results.items()},
-        shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
-    )  # fmt: skip
+    shuffles = torch.stack(scores) if scores else torch.empty(0, len(features))
+    return Composed(distinct, row, every, composed, results, shuffles)
 
 
 def _summarise(data: Labelled, composed: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
     """The rows of summary.csv of one split."""
-    features, levels = data.features, probes.leading_levels(data)
+    levels = probes.leading_levels(data)
     known = (~composed.values[composed.row].isnan()).sum(0)
-    estimates = {
-        source: (bootstrap(score, times), bootstrap(_mean(score, levels), times))
-        for source, score in composed.scores.items()
-    }
-    if len(composed.shuffles):
-        mean = composed.shuffles[:, :levels].mean(1, keepdim=True)
-        estimates["shuffled"] = _range(composed.shuffles), _range(mean)
+    parts = {}
+    for source, (score, loss) in composed.judged.items():
+        parts[source] = probes.estimates(score, times, levels), loss.double().nanmean(0)
+    if len(shuffles := composed.shuffles):
+        mean = shuffles[:, :levels].mean(1, keepdim=True)
+        parts["shuffled"] = (_range(shuffles), _range(mean)), torch.full_like(chance, torch.nan)
     rows = []
-    for source, (estimate, mean_estimate) in estimates.items():
-        loss = torch.full_like(chance, torch.nan)
-        if source in composed.losses:
-            loss = composed.losses[source].double().nanmean(0)
+    for source, ((estimate, mean_estimate), loss) in parts.items():
         columns = {"chance": chance, "loss": loss}
-        estimate = root(estimate, features)
-        listed = probes.feature_rows(features, estimate, columns, known, mean_estimate, levels)
+        of_features = root(estimate, data.features), columns, known, mean_estimate, levels
+        listed = probes.feature_rows(data.features, *of_features)
         rows += [row | {"source": source} for row in listed if row["n"]]
     names = ["feature", "kind", "source", "value", "low", "high", "chance", "loss", "n"]
     return pd.DataFrame(rows, columns=names)
-
-
-def _mean(score: Tensor, levels: int) -> Tensor:
-    return score[:, :levels].nanmean(1, keepdim=True)
 
 
 def _range(values: Tensor) -> Estimate:
@@ -221,35 +193,20 @@ def _range(values: Tensor) -> Estimate:
     return Estimate(values.mean(0), low, high)
 
 
-def _list_sentences(
-    language: Language,
-    features: Sequence[Feature],
-    channels: Channels,
-    composed: Composed,
-    inputs: Inputs,
-) -> pd.DataFrame:
+def _list_sentences(language: Language, data: Labelled, composed: Composed) -> pd.DataFrame:
     """The rows of sentences.csv of one split."""
     orders = len(composed.order) // len(composed.values)
-    distinct, index = inputs.sentences.flatten(0, 1).unique(dim=0, return_inverse=True)
-    draws = inputs.sentences.shape[1]
-    counts = torch.zeros(len(composed.values), len(distinct), dtype=torch.int64)
-    cell = composed.row.repeat_interleave(draws), index
-    counts.index_put_(cell, torch.ones_like(index), accumulate=True)
-    most, commonest = counts.max(-1)
-    rows = []
-    for i in range(min(len(composed.order), LISTED)):
-        combination = i // orders
-        total = int(counts[combination].sum())
-        row: dict[str, Any] = {"features": _names(features, composed.values[combination].tolist())}
-        row["order"] = " ".join(channels.features[k].name for k in composed.order[i].tolist())
-        row["composed"] = language.name(composed.composition.sentence[i])
-        added = composed.composition.added[i].tolist()
-        row["tokens"] = " ".join(_token(language, j) for j in added)
-        losses = composed.composition.loss[i].tolist()
-        row |= {f"loss_{j + 1}": loss for j, loss in enumerate(losses)}
-        row["sampled"] = language.name(distinct[commonest[combination]])
-        row["share"] = int(most[combination]) / total
-        rows.append(row | {"n": total // draws})
+    channels, inputs = Channels(data.features).features, torch.bincount(composed.row).tolist()
+    rows = [
+        {
+            "features": _names(data.features, composed.values[i // orders].tolist()),
+            "order": " ".join(channels[k].name for k in composed.order[i].tolist()),
+            "composed": language.name(composed.composition.sentence[i]),
+            "tokens": " ".join(_token(language, j) for j in composed.composition.added[i].tolist()),
+            "n": inputs[i // orders],
+        }
+        for i in range(min(len(composed.order), LISTED))
+    ]
     return pd.DataFrame(rows).drop_duplicates()  # of few features there are few orders
 
 
@@ -283,30 +240,26 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       2.5th and 97.5th percentile over these, without a loss). 95 % bootstrap intervals over
       inputs, which share few combinations of features: they do not tell how other combinations
       would fare. Chance and loss as in ``decodability``. A tree has a row of its levels' mean.
-    - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): of
-      every combination of features and order the composed sentence, its tokens as they were added
-      (– for none), the joint loss after each, and the commonest sampled sentence with its share.
+    - ``sentences.csv`` (split, features, order, composed, tokens, n): of every combination of
+      features and order the composed sentence, and its tokens as they were added (– for none).
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
     model, data = run.model, run.data
-    language, features, channels = model.language, data.features, Channels(data.features)
     pair = probes.feature_decoders(run, config)
-    known = run.data.batch(config.decoder_inputs)
-    chance = probes.chance(data.feature_values(known), features)
-    summaries, sentences = [], []
-    for split in run.data.splits:
-        batch = run.data.batch(config.inputs, split)
+    known = data.batch(config.decoder_inputs)
+    chance = probes.chance(data.feature_values(known), data.features)
+    summaries, sentences = {}, {}
+    for split in data.splits:
+        batch = data.batch(config.inputs, split)
         sampled = model.describe(batch.x, config.draws).s
-        inputs = Inputs(data.feature_values(batch), sampled, resample(batch.x))
-        composed = _compose(model, data, channels, pair, inputs, config.orders, config.shuffles)
-        summaries.append(_summarise(data, composed, inputs.times, chance).assign(split=split))
-        listed = _list_sentences(language, features, channels, composed, inputs)
-        sentences.append(listed.assign(split=split))
-    summary, listed = pd.concat(summaries), pd.concat(sentences)
+        times = resample(batch.x)
+        composed = _compose(model, data, pair, data.feature_values(batch), sampled, config)
+        summaries[split] = _summarise(data, composed, times, chance)
+        sentences[split] = _list_sentences(model.language, data, composed)
     return {
-        f"{name}.csv": table[["split", *table.columns.drop("split")]]
-        for name, table in (("summary", summary), ("sentences", listed))
+        f"{name}.csv": pd.concat(tables, names=["split", None]).reset_index("split")
+        for name, tables in (("summary", summaries), ("sentences", sentences))
     }
 
 
@@ -314,10 +267,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
 
 BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
+GUESS: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1}
 
 
-def draw_figure(table: pd.DataFrame) -> Figure:
-    """From ``summary.csv``: accuracy and RMSE of each source."""
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
+    """The figure ``composition`` from ``summary.csv``: accuracy and RMSE of each source."""
+    table = tables["summary.csv"]
     handles: list[Any] = [
         Patch(color=colour, label=f"{source} sentence") for source, (_, colour) in BARS.items()
     ]
@@ -327,9 +282,8 @@ def draw_figure(table: pd.DataFrame) -> Figure:
             Line2D([], [], color=GREY, marker="x", linestyle="-", label=control),
             Line2D([], [], color="black", linewidth=2, label="best of all sentences"),
         ]
-    guess = {"linestyle": "--", "linewidth": 1, "label": "without a look"}
-    handles.append(Line2D([], [], color="black", **guess))  # type: ignore[arg-type]
-    return draw_panels(by_kind(table), _draw_bars, handles, 2.9)
+    handles.append(Line2D([], [], label="without a look", **GUESS))
+    return {"composition": draw_panels(by_kind(table), _draw_bars, handles, 2.9)}
 
 
 def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
@@ -346,10 +300,4 @@ def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
     if "best" in sources:
         best = sources["best"]["value"]
         axes.hlines(best, x - 0.13, x + 0.13, color="black", linewidth=2)
-    guess: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1}
-    axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **guess)
-
-
-def draw(tables: dict[str, Any]) -> dict[str, Figure]:
-    """The figure ``composition``."""
-    return {"composition": draw_figure(tables["summary.csv"])}
+    axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **GUESS)

@@ -21,7 +21,7 @@ from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
 from plot_attractors.data import HierarchicalBinaryVectors, Labelled
-from plot_attractors.measures.bootstrap import bootstrap, resample, root
+from plot_attractors.measures.bootstrap import resample, root
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.bits import filled
 from plot_attractors.ranges import Size
@@ -91,17 +91,16 @@ def _summary_rows(
     """Rows of ``summary.csv`` of a decoder's prediction (n, draws), for values (n, F), the truth,
     and (…, F) of training inputs.
     """
-    features, levels = data.features, probes.leading_levels(data)
+    levels = probes.leading_levels(data)
     score = prediction.score(values[:, None]).mean(1)
     loss = prediction.loss(values[:, None]).mean(1)
     columns = {
-        "chance": probes.chance(trained_on, features),
+        "chance": probes.chance(trained_on, data.features),
         "loss": torch.stack([column.nanmean() for column in loss.T]),
     }
-    mean = bootstrap(score[:, :levels].nanmean(1, keepdim=True), times) if levels else None
-    known = (~values.isnan()).sum(0)
-    estimate = root(bootstrap(score, times), features)
-    return probes.feature_rows(features, estimate, columns, known, mean, levels)
+    estimate, mean = probes.estimates(score, times, levels)
+    known, estimate = (~values.isnan()).sum(0), root(estimate, data.features)
+    return probes.feature_rows(data.features, estimate, columns, known, mean, levels)
 
 
 @torch.no_grad()
@@ -168,27 +167,20 @@ STYLES = {
 }
 
 
-def draw_figure(table: pd.DataFrame) -> Figure:
-    """From ``summary.csv``: accuracy, and RMSE."""
-    panels = by_kind(table[~table["feature"].str.startswith("mean of ")])
-    used = {source: STYLES[source] for source in STYLES if (table["source"] == source).any()}
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
+    """The figure ``decodability`` from ``summary.csv``: accuracy, and RMSE."""
+    table = tables["summary.csv"]
+    look: dict[str, Any] = {"linestyle": "none"}
     handles = [
-        Line2D([], [], color=colour, linestyle="none", label=f"given {name}", **_marker(marker))
-        for name, colour, marker in used.values()
+        Line2D([], [], color=colour, label=f"given {name}", **look, **_marker(marker))
+        for source, (name, colour, marker) in STYLES.items()
+        if (table["source"] == source).any()
     ]
-    if (table["decoder"] == 1).any():
-        open_ = Line2D(
-            [],
-            [],
-            linestyle="none",
-            color=BLUE,
-            mfc="white",
-            label="open: by a second network",
-            **_marker("o"),
-        )
-        handles.append(open_)
+    second: dict[str, Any] = {"color": BLUE, "mfc": "white", "label": "open: by a second network"}
+    handles.append(Line2D([], [], **second, **look, **_marker("o")))
     handles.append(Line2D([], [], color=GREY, linestyle="--", label="without a look"))
-    return draw_panels(panels, _draw_points, handles, 3.2)
+    panels = by_kind(table[~table["feature"].str.startswith("mean of ")])
+    return {"decodability": draw_panels(panels, _draw_points, handles, 3.2)}
 
 
 def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
@@ -198,22 +190,12 @@ def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
         _, colour, marker = STYLES[str(source)]
         x = features + 0.7 * ((j + 0.5) / groups.ngroups - 0.5)
         axes.vlines(x, rows["low"], rows["high"], color=colour, linewidth=1.2)
-        fill = "white" if decoder else colour
-        axes.plot(
-            x,
-            rows["value"],
-            color=colour,
-            linestyle="none",
-            markerfacecolor=fill,
-            **_marker(marker),
-        )
+        look = {"linestyle": "none", "mfc": "white" if decoder else colour} | _marker(marker)
+        axes.plot(x, rows["value"], color=colour, **look)
     chance = part.drop_duplicates("feature")["chance"]
     axes.hlines(chance, features - 0.45, features + 0.45, color=GREY, linestyle="--")
-    never = (
-        part["split"].ne("train")
-        & part["kind"].eq("categorical")
-        & (part["value"] < part["chance"])
-    )
+    categorical = part["split"].ne("train") & part["kind"].eq("categorical")
+    never = categorical & (part["value"] < part["chance"])
     if never.any():
         note(axes, "below the dashed line: training never showed the true answer there", top=0.1)
 
@@ -221,8 +203,3 @@ def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
 def _marker(marker: str) -> dict[str, Any]:
     size = {"markersize": 9, "markeredgewidth": 2} if marker == "_" else {"markersize": 5}
     return {"marker": marker} | size
-
-
-def draw(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure ``decodability``."""
-    return {"decodability": draw_figure(tables["summary.csv"])}

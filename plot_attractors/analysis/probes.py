@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.data import Feature, Labelled
-from plot_attractors.measures.bootstrap import Estimate
+from plot_attractors.measures.bootstrap import Estimate, bootstrap
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Size
@@ -245,13 +245,21 @@ def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:
     return torch.tensor(scores, dtype=torch.float64)
 
 
+def estimates(score: Tensor, times: Tensor, levels: int) -> tuple[Estimate, Estimate]:
+    """Means of scores (n, F), and that of the first `levels` features, with intervals from times
+    (resamples, n).
+    """
+    mean = score[:, :levels].nanmean(1, keepdim=True)
+    return bootstrap(score, times), bootstrap(mean, times)
+
+
 def feature_rows(
     features: Sequence[Feature],
     estimate: Estimate,
     columns: Mapping[str, Tensor],
     known: Tensor,
-    mean: Estimate | None = None,
-    levels: int = 0,
+    mean: Estimate,
+    levels: int,
 ) -> list[dict[str, Any]]:
     """Rows (feature, kind, value, low, high, the columns (F,), n) of features, and of their mean.
 
@@ -265,7 +273,7 @@ def feature_rows(
         | {"n": int(known[k])}
         for k, f in enumerate(features)
     ]
-    if mean is not None and levels:
+    if levels:
         row: dict[str, Any] = {"feature": f"mean of {levels}", "kind": "categorical"}
         row |= {name: float(part) for name, part in mean._asdict().items()}
         row |= {name: float(np.mean([r[name] for r in rows[:levels]])) for name in columns}

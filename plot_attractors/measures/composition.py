@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from plot_attractors.language import Language
 
@@ -22,13 +23,11 @@ class Composition(NamedTuple):
     """Sentences composed for n combinations of features.
 
     - ``sentence``: (n, width);
-    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 for none;
-    - ``loss``: (n, steps) joint loss of the features so far, after each step, as `Prediction.loss`.
+    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 for none.
     """
 
     sentence: Tensor
     added: Tensor
-    loss: Tensor
 
 
 def combinations(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,11 +73,8 @@ def compose(
         for v, o in zip(values.split(rows), order.split(rows), strict=True)
     ]
     steps = max(part.added.shape[1] for part in parts)
-    return Composition(
-        torch.cat([part.sentence for part in parts]),
-        torch.cat([_lengthen(part.added, steps, -1) for part in parts]),
-        torch.cat([_lengthen(part.loss, steps, None) for part in parts]),
-    )
+    added = [pad(part.added, (0, steps - part.added.shape[1]), value=-1) for part in parts]
+    return Composition(torch.cat([part.sentence for part in parts]), torch.cat(added))
 
 
 def _compose(
@@ -92,7 +88,7 @@ def _compose(
     sentence = torch.zeros(n, language.width, device=values.device)
     token = torch.eye(language.width + 1, language.width).to(sentence)  # the last adds none
     considered = torch.zeros_like(values, dtype=torch.bool)
-    added, losses = [], []
+    added = []
     for step in range(features + language.min_length):
         if step < features:
             now = order[:, step : step + 1]
@@ -107,17 +103,10 @@ def _compose(
         allowed[:, -1] = ~allowed[:, :-1].any(-1)
         loss = listener(embed(sentence[:, None] + token)).loss(values[:, None])
         joint = torch.where(considered[:, None], loss.nan_to_num(), 0.0).sum(-1)
-        least, choice = torch.where(allowed, joint, torch.inf).min(-1)
+        choice = torch.where(allowed, joint, torch.inf).argmin(-1)
         sentence = sentence + token[choice]
         added.append(torch.where(choice < language.width, choice, -1))
-        losses.append(least)
-    return Composition(sentence, torch.stack(added, 1), torch.stack(losses, 1))
-
-
-def _lengthen(steps: Tensor, length: int, fill: int | None) -> Tensor:
-    """(n, length) steps (n, k ≤ length), with `fill`, or the last step again, after them."""
-    last = steps[:, -1:] if fill is None else torch.full_like(steps[:, -1:], fill)
-    return torch.cat([steps, last.expand(-1, length - steps.shape[1])], 1)
+    return Composition(sentence, torch.stack(added, 1))
 
 
 @torch.no_grad()
