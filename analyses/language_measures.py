@@ -117,9 +117,11 @@ def spelled(corpus: Corpus) -> np.ndarray:
     """
     meaning, kinds = feature_matrix(corpus.meaning, corpus.kinds)
     has_gaps = np.array(kinds, dtype=bool) & (meaning == MISSING).any(0)
-    codes = description_length.number_values(meaning, kinds).T  # of a gap 0
-    parts = [np.eye(c.max() + 1)[c][:, int(gap) :] for c, gap in zip(codes, has_gaps, strict=True)]
-    return np.concatenate([np.empty((len(meaning), 0)), *parts], 1)
+    codes = description_length.number_values(meaning, kinds)  # of a gap 0
+    parts = [np.empty((len(meaning), 0))]
+    for column, gap in zip(codes.T, has_gaps, strict=True):
+        parts.append(np.eye(column.max(initial=0) + 1)[column][:, int(gap) :])
+    return np.concatenate(parts, 1)
 
 
 def measures(corpus: Corpus, config: Config, seed: int = 0) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
@@ -38,8 +39,7 @@ class Metric:
     - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
     - ``paper``: the paper's value by data set (`PAPER_DATA`);
     - ``bounds``: floor and ceiling in words: the least and the greatest value, or that of noise,
-      chance, a shuffled language, exact samples; – where there is none;
-    - ``later``: its column was added later, and tables of before lack it.
+      chance, a shuffled language, exact samples; – where there is none.
     """
 
     name: str
@@ -55,7 +55,6 @@ class Metric:
     format: str = ".3f"
     paper: Mapping[str, Paper] = field(default_factory=dict)
     bounds: tuple[str, str] = ("0", "1")
-    later: bool = False
 
     @property
     def heading(self) -> str:
@@ -63,36 +62,44 @@ class Metric:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
-_DIVERSITY = {"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)}
-_SIGMA = {"hbv": Paper(0.088), "dsprites": Paper(0.085)}
+def _metric(
+    topic: str,
+    analysis: str,
+    name: str,
+    title: str,
+    formula: str,
+    column: str = "value",
+    *,
+    split: str = "train",
+    **more: Any,
+) -> Metric:
+    """A metric of a split, or of a table without splits, where it is ""."""
+    where = dict(more.pop("where", {})) | ({"split": split} if split else {})
+    return Metric(name, topic, title, formula, analysis, column, where, **more)
 
 
-def _loss(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    where = {"split": more.pop("split", "train")}
-    times = more.pop("times", 1)
-    return Metric(
-        name, "dynamics", title, formula, "information_loss", column, where, times, **more
-    )
+_loss = partial(_metric, "dynamics", "information_loss", times=1)
+_calibrated = partial(_metric, "dynamics", "calibration", times=1)
+_basins = partial(_metric, "dynamics", "basins", split="")
+_pushed = partial(
+    _metric, "dynamics", "perturbation", split="",
+    where={"start": "used", "factor": 1.5},  # where few states are at their meaning before a step
+)  # fmt: skip
+_diversity = partial(
+    _metric, "language", "diversity", where={"samples": "model"}, unit="nats", format=".1f",
+    paper={"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)},
+    bounds=("−∞", "exact samples"),
+)  # fmt: skip
+_run = partial(_metric, "language", RUN_METRICS, split="", bounds=("1 / (1 + distractors)", "1"))
 
 
 def _calibration(name: str, title: str, formula: str, statistic: str, **more: Any) -> Metric:
-    where = {"statistic": statistic, "split": more.pop("split", "train")}
-    column, times = more.pop("column", "value"), more.pop("times", 1)
-    return Metric(name, "dynamics", title, formula, "calibration", column, where, times, **more)
-
-
-def _perturbation(name: str, title: str, formula: str, start: str, column: str) -> Metric:
-    where = {"start": start, "factor": 1.5}  # where few states are at their meaning before a step
-    return Metric(name, "dynamics", title, formula, "perturbation", column, where)
-
-
-def _basins(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    return Metric(name, "dynamics", title, formula, "basins", column, **more)
+    return _calibrated(name, title, formula, where={"statistic": statistic}, **more)
 
 
 def _language(name: str, title: str, formula: str, **more: Any) -> Metric:
-    where = {"measure": name, "split": "train"}
-    return Metric(name, "language", title, formula, "language_measures", "value", where, **more)
+    where = {"measure": name}
+    return _metric("language", "language_measures", name, title, formula, where=where, **more)
 
 
 def _features(
@@ -100,23 +107,6 @@ def _features(
 ) -> Metric:
     where = {"split": split, "source": source, "kind": "categorical"}
     return Metric(name, "language", title, formula, analysis, "value", where, **more)
-
-
-def _diversity(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    where = {"samples": "model", "split": more.pop("split", "train")}
-    return Metric(name, "language", title, formula, "diversity", column, where, **more)
-
-
-def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    where = {"samples": "model", "split": "train", "n": 16, "k": 10}
-    more |= {"table": "dependence"}
-    return Metric(name, "language", title, formula, "diversity", column, where, **more)
-
-
-def _run(name: str, title: str, formula: str) -> Metric:
-    column = name if name.endswith("held_out") else f"{name}_train"
-    bounds = "1 / (1 + distractors)", "1"
-    return Metric(name, "language", title, formula, RUN_METRICS, column, bounds=bounds)
 
 
 METRICS: dict[str, Metric] = {
@@ -135,18 +125,17 @@ METRICS: dict[str, Metric] = {
               bounds=("0", "1")),
         _loss("kl_control", "KL without dynamics",
               "kl of the embedding nearest to z0 and the encoder's noise, z ~ P(z0 | x)",
-              "kl_control", unit="nats", bounds=("`kl_exact`", "–"), later=True),
+              "kl_control", unit="nats", bounds=("`kl_exact`", "–")),
         _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
-              unit="nats", bounds=("0", "–"), later=True),
-        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped",
-              later=True),
+              unit="nats", bounds=("0", "–")),
+        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped"),
         _loss("p_all", "p of all d",
               "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
               "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all",
-              bounds=("0", "–"), later=True),
+              bounds=("0", "–")),
         _loss("tv_geometric", "total variation of all d from Geometric(½)",
               "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
-              "tv_geometric", bounds=("`p_negative`", "1"), later=True),
+              "tv_geometric", bounds=("`p_negative`", "1")),
         _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
               "p_negative"),
         _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
@@ -158,8 +147,6 @@ METRICS: dict[str, Metric] = {
         _loss("kl_5T", "KL after 5T steps",
               "kl at five times the length that was trained; still small where sentences are "
               "attractors", "kl", times=5, unit="nats", bounds=("0", "–")),
-        _loss("mean_d_5T", "mean information loss after 5T steps", "E[d] after 5T steps", "mean",
-              times=5, unit="bits", bounds=("–", "N bits")),
         _calibration("tv", "total variation from the exact posterior",
                      "½ Σ_s |q̂(s | x) − P(s | x)|, mean over inputs", "tv",
                      bounds=("`tv_floor`", "1")),
@@ -219,16 +206,12 @@ METRICS: dict[str, Metric] = {
                      "total variation at infinitely many draws after 5T steps",
                      "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
                      bounds=("about 0", "1")),
-        _perturbation("recovery",
-                      "recovery from a push of three quarters of the distance to another meaning",
-                      "share of states that end within 2 ε√d of an embedding of their meaning, by "
-                      "sentences in use equally often; near 1 for attractors", "used", "recovered"),
-        _perturbation("recovery_control", "recovery without dynamics",
-                      "share of pushed states that are that near before a step", "used",
-                      "recovered_control"),
-        _perturbation("recovery_sampled", "recovery, starts as often as they are sampled",
-                      "recovery by sentences as often as trajectories sample them", "sampled",
-                      "recovered"),
+        _pushed("recovery",
+                "recovery from a push of three quarters of the distance to another meaning",
+                "share of states that end within 2 ε√d of an embedding of their meaning, by "
+                "sentences in use equally often; near 1 for attractors", "recovered"),
+        _pushed("recovery_control", "recovery without dynamics",
+                "share of pushed states that are that near before a step", "recovered_control"),
         _basins("fixed_points", "sentences in use with a fixed point beside them",
                 "share of embeddings within 1.5 ε√d of a stable fixed point of the mean dynamics; "
                 "1 where every sentence is an attractor", "attracting",
@@ -274,33 +257,26 @@ METRICS: dict[str, Metric] = {
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
-                   "number, which the paper does not tell", "mean", unit="nats", format=".1f",
-                   paper=_DIVERSITY, bounds=("−∞", "exact samples")),
+                   "number, which the paper does not tell", "mean"),
         _diversity("diversity_floored", "sample diversity, distances floored",
                    "diversity with no distance below 2⁻²³, so that sentences that are alike count "
-                   "as that near", "floored", unit="nats", format=".1f", paper=_DIVERSITY,
-                   bounds=("−∞", "exact samples"), later=True),
+                   "as that near", "floored"),
         _diversity("diversity_distinct", "sample diversity of different sentences",
                    "diversity of the different points of each input, over inputs with two or more",
-                   "distinct", unit="nats", format=".1f", paper=_DIVERSITY,
-                   bounds=("−∞", "exact samples"), later=True),
+                   "distinct"),
         _diversity("diversity_sigma", "σ of sample diversity",
-                   "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA,
+                   "standard deviation of a Gaussian of this entropy", "sigma", unit="",
+                   format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)},
                    bounds=("0", "exact samples")),
-        _diversity("diversity_held_out", "sample diversity, held-out inputs",
-                   "diversity on held-out inputs", "mean", split=HELD_OUT, unit="nats",
-                   format=".1f", bounds=("−∞", "exact samples")),
-        _diversity_16("diversity_16", "sample diversity by 16 sentences",
-                      "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
-                      "mean", unit="nats", format=".1f", paper=_DIVERSITY,
-                      bounds=("−∞", "exact samples")),
-        _diversity_16("diversity_16_sigma", "σ of sample diversity by 16 sentences",
-                      "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA,
-                      bounds=("0", "exact samples")),
+        _diversity("diversity_16", "sample diversity by 16 sentences",
+                   "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
+                   "mean", table="dependence", where={"samples": "model", "n": 16, "k": 10}),
         _run("receiver_accuracy", "receiver's accuracy",
-             "share of targets that the receiver finds among the distractors"),
+             "share of targets that the receiver finds among the distractors",
+             "receiver_accuracy_train"),
         _run("receiver_accuracy_held_out", "receiver's accuracy, held-out inputs",
-             "receiver_accuracy with held-out targets and distractors"),
+             "receiver_accuracy with held-out targets and distractors",
+             "receiver_accuracy_held_out"),
     )
 }  # fmt: skip
 

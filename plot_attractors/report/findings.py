@@ -22,7 +22,7 @@ _HEADLINES = """
     tv_encoder tv_excess ess_512 slope recovery recovery_control fixed_points distance
     sentences_in_use tokens_in_use accuracy accuracy_held_out composed topographic_similarity
     language_compositionality receiver_accuracy receiver_accuracy_held_out diversity
-    diversity_sigma diversity_16 diversity_16_sigma
+    diversity_sigma diversity_16
 """
 HEADLINES = [METRICS[name] for name in _HEADLINES.split()]
 PAPER_TREE = (6, 128)  # generations, bits

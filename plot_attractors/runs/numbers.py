@@ -83,21 +83,19 @@ def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | Non
 
 
 def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
-    """A metric in its table; NaN where there is none, or its column came later than the table.
+    """A metric in its table; NaN where there is none, or it lacks the column.
 
-    Raises ValueError for a table without a column that it always had.
+    Raises ValueError for a table without a column that tells its rows apart.
     """
     column, _, less = metric.column.partition("-")
-    if table is None or (metric.later and column not in table):
+    if table is None or column not in table:
         return math.nan
     where = dict(metric.where)
     if metric.times:
         where["steps"] = math.nan if "steps" not in table else table["steps"].min() * metric.times
     if where.get("split") and "split" not in table:
         del where["split"]
-    if lacking := sorted({column, *where, *filter(None, [less])} - set(table.columns)):
-        if metric.analysis == RUN_METRICS:
-            return math.nan
+    if lacking := sorted({*where, *filter(None, [less])} - set(table.columns)):
         raise ValueError(
             f"a table of the analysis {metric.analysis} lacks the column {lacking[0]!r}: make it "
             "again"

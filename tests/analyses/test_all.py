@@ -288,7 +288,7 @@ def test_attractors_of_images_whether_or_not_sentences_are_listed(
 ) -> None:
     monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
     run = untrained("dsprites", readout="discretizer")
-    files = {"perturbation": "norms critical", "neighbours": "summary ends"}
+    files = {"perturbation": "norms critical", "neighbours": "summary ends pairs"}
     pictures = {"perturbation": {"distances"}, "neighbours": {"neighbours"}}
     for name in files:
         tables = measured(name, run, **SETTINGS[name])

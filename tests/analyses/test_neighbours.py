@@ -94,7 +94,7 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
     assert (table[table["pairs"] == "all"]["n"] == 200).all()
     assert table[table["pairs"] == "near"]["n"].between(80, 99).all()
     assert (table["r_low"] <= table["r_high"]).any()
-    assert set(tables["pairs.csv"]["pairs"]) == {"near"}
+    assert set(tables["pairs.csv"]["pairs"]) == {"all"}
 
 
 def test_states_that_stay_make_no_pairs(run: Untrained) -> None:

@@ -67,7 +67,7 @@ def test_the_analysis_of_vectors(words: Path) -> None:
     assert set(tables["columns.csv"]["explained"] < 1) == {True}
     figures = information_loss.draw(tables)
     assert len(figures["variance_explained"].axes) == 2
-    others = ("compare_language_of_thought", "image_sentences", "continuum")
+    others = ("compare_language_of_thought", "image_sentences")
     assert not any(registry.load("analyses", name).NEEDS.met(run) for name in others)
 
 
