@@ -40,18 +40,12 @@ def analyze(
         list[str] | None, Argument(help="Analysis programs, by name or path; default: all.")
     ] = None,
     set_: Set = None,
-    redraw: Annotated[
-        bool, Option("--redraw", help="Only draw the figures, from the tables that are there.")
-    ] = False,
     missing: Annotated[
         bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
     ] = False,
     quick: Annotated[
         bool, Option("--quick", help="A first look, in about a minute: without the slow ones.")
     ] = False,
-    draw: Annotated[
-        bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
-    ] = True,
     out: Annotated[
         Path | None,
         Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
@@ -76,27 +70,23 @@ def analyze(
             traceback.print_exception(result.error)
         say(f"{result.name} failed: {sentence(result.error)}", errors)
 
-    if redraw:
-        analysis.redraw(run, names, tell)
-    else:
-        changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        opened = runs.Run(run)
-        position, total = opened.position
-        if position < total:
-            say(f"The run is unfinished: these are analyses of update {position} of {total}.")
-        if not (names or missing or quick):
-            say(f"All analyses, some minutes; --quick leaves out {', '.join(analysis.slow())}.")
-        with console.status("analysing"):
-            analysis.analyze(
-                opened,
-                names,
-                settings=changed,
-                missing=missing,
-                quick=quick,
-                draw=draw,
-                out=out,
-                on_result=tell,
-            )
+    changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
+    opened = runs.Run(run)
+    position, total = opened.position
+    if position < total:
+        say(f"The run is unfinished: these are analyses of update {position} of {total}.")
+    if not (names or missing or quick):
+        say(f"All analyses, some minutes; --quick leaves out {', '.join(analysis.slow())}.")
+    with console.status("analysing"):
+        analysis.analyze(
+            opened,
+            names,
+            settings=changed,
+            missing=missing,
+            quick=quick,
+            out=out,
+            on_result=tell,
+        )
     if failed:
         raise typer.Exit(1)
 

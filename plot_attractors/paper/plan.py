@@ -110,7 +110,6 @@ def planned(
 def _training(path: Path, data: str, model: str, preset: str, seed: int) -> Training:
     sizes = PRESETS[preset].sizes
     analyses = {name: sizes.get(name, {}) for name in analyses_of(data, model)}
-    draw = model == ATTRACTORS  # the page shows no figures of others
     return Training(
-        path, MODELS[model].program, None, preset, seed, {}, data=data, analyses=analyses, draw=draw
+        path, MODELS[model].program, None, preset, seed, {}, data=data, analyses=analyses
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import shutil
@@ -18,7 +17,7 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 
 __all__ = [
-    "AnalysisResult", "about", "analyze", "applies", "condition", "redraw", "require", "slow",
+    "AnalysisResult", "about", "analyze", "applies", "condition", "require", "slow",
 ]  # fmt: skip
 
 ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
@@ -44,7 +43,6 @@ def analyze(
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
     quick: bool = False,
-    draw: bool = True,
     out: str | Path | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
@@ -62,7 +60,6 @@ def analyze(
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
         quick: of all, without those whose programs say that they are ``SLOW``.
-        draw: whether figures are drawn; without, `redraw` does it later.
         out: where to copy a model of the package to, whose analyses are written there; by default
             ``./pretrained-NAME``.
         on_result: called after each.
@@ -95,7 +92,7 @@ def analyze(
         if (missing or not names) and not applies(program, run):
             logger.info("left out: %s", condition(program, file.stem))
             continue
-        results.append(_analyze(run, file, program, configs[file], draw))
+        results.append(_analyze(run, file, program, configs[file]))
         if on_result is not None:
             on_result(results[-1])
     return results
@@ -128,7 +125,7 @@ def require(program: ModuleType, name: str, run: Run) -> None:
         raise ValueError(f"{name} needs {program.NEEDS.words}: leave it out")
 
 
-def _analyze(run: Run, file: Path, program: ModuleType, config: Any, draw: bool) -> AnalysisResult:
+def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> AnalysisResult:
     """One analysis program on a run."""
     out = run.path / "analyses" / file.stem
     temporary = out.with_name(f".{file.stem}.tmp")
@@ -142,8 +139,7 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any, draw: bool)
             torch.manual_seed(run.seed + 1)
             tables.write(temporary, program.measure(run, config))
             try:
-                if draw:
-                    tables.draw(program, temporary)
+                tables.draw(program, temporary)
             except Exception as caught:
                 error = ValueError(
                     f"its tables are complete, in {out}, and its figures could not be drawn: "
@@ -172,43 +168,7 @@ def about(folder: Path) -> tuple[str, dict[str, str]]:
     """TITLE and CAPTIONS of the program that filled the folder of an analysis, as it kept them; no
     program of the folder's is run.
     """
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        return str(kept["title"]), {str(k): str(v) for k, v in kept["captions"].items()}
-    with contextlib.suppress(ValueError):
-        if folder.name in registry.names("analyses"):
-            program = registry.load("analyses", folder.name)
-            return program.TITLE, program.CAPTIONS
-    return _title(folder.name), {}
-
-
-def redraw(
-    run: str | Path,
-    names: str | Path | Iterable[str | Path] | None = None,
-    on_result: Callable[[AnalysisResult], None] | None = None,
-) -> list[AnalysisResult]:
-    """Draw the figures of analyses anew from the tables in their folders, without the model.
-
-    By default all that programs of the package made and can be drawn from tables; those of a user's
-    own are named by their path. `on_result` is called after each. Raises ValueError where the
-    directory is no run, or holds no tables of a named analysis.
-    """
-    path = Run(run).path
-    names = [names] if isinstance(names, str | Path) else names
-    programs = {Path(name).stem: name for name in names or registry.names("analyses")}
-    results = []
-    for name, program in programs.items():
-        folder, begun = path / "analyses" / name, time.monotonic()
-        if not folder.is_dir():
-            if names:
-                raise ValueError(f"{path} has no tables of {name}: make the analysis first")
-            continue
-        error: Exception | None = None
-        try:
-            tables.draw(registry.load("analyses", program), folder)
-        except Exception as caught:
-            error = caught
-        results.append(AnalysisResult(name, folder, time.monotonic() - begun, error))
-        if on_result is not None:
-            on_result(results[-1])
-    return results
+    if not (folder / ABOUT).is_file():
+        return _title(folder.name), {}
+    kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    return kept.get("title", _title(folder.name)), kept.get("captions", {})

@@ -384,23 +384,6 @@ class Run:
             logger.debug("%s: %s", self.path, error)
 
     @cached_property
-    def inference(self) -> Any:
-        """The inference at the last checkpoint, as built around `model`; ValueError where only the
-        weights of the model were kept.
-        """
-        if store.has_weights_alone(self.path):
-            raise ValueError(f"{self.path} holds a trained model, and nothing of its inference")
-        state = store.load_checkpoint(self.path)["inference"]
-        program = registry.load("inference", self.inference_name)
-        with self._seeded():
-            model = self._built()
-            inference = program.build(model, self.data, self.inference_config)
-        with store.compatible(self.path):
-            inference.load_state_dict(state)
-        self.__dict__["model"] = model.eval()
-        return inference
-
-    @cached_property
     def model(self) -> Any:
         """The trained model, built by its program alone."""
         state = store.load_checkpoint(self.path)["inference"]["model"]

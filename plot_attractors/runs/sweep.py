@@ -59,9 +59,7 @@ class _File:
 
 @dataclass(frozen=True)
 class Training:
-    """One run of a sweep: the arguments of `fit`, and the analyses that follow, with settings, of
-    which figures are drawn or not.
-    """
+    """One run of a sweep: the arguments of `fit`, and the analyses that follow, with settings."""
 
     path: Path
     program: str
@@ -73,7 +71,6 @@ class Training:
     threads: int = 1
     data: str | None = None
     analyses: Mapping[str, Mapping[str, Any]] | None = None
-    draw: bool = True
 
     @property
     def name(self) -> str:
@@ -228,7 +225,7 @@ def _analyze(run: Training) -> None:
     if not (names := lacking(run.path, run.analyses or ())):
         return
     settings = {name: (run.analyses or {})[name] for name in names}
-    made = analyze(run.path, names, settings=settings, missing=True, draw=run.draw)
+    made = analyze(run.path, names, settings=settings, missing=True)
     if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
         raise ValueError("; ".join(failed))
     left = [*inapplicable(run.path), *lacking(run.path, names)]

@@ -103,7 +103,6 @@ def test_runs_are_read_back_with_the_sentences_that_were_dealt(model: str, tmp_p
     run = Run(fit(model, preset="smoke", seed=3, out=tmp_path / "run"))
     assert run.inference_name == "hard_coded"
     assert len(run.model.sentences.unique(dim=0)) == 14
-    assert torch.equal(run.model.sentences, run.inference.model.sentences)
     other = Run(fit(model, preset="smoke", seed=4, out=tmp_path / "other"))
     same = torch.equal(run.model.sentences, other.model.sentences)
     assert same is (model == "fully_compositional")

@@ -308,7 +308,7 @@ def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
     run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=few))
     assert run.model.embed(run.model.sentences).shape == (16, 8)
     if inference == "gflownet_em":
-        results = analyze(run.path, settings=SETTINGS, draw=False)
+        results = analyze(run.path, settings=SETTINGS)
         assert len(results) > 5
         assert not [result for result in results if result.error]
         moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
@@ -548,7 +548,8 @@ def test_a_run_opens_without_its_inference_program(tmp_path: Path) -> None:
     assert after.sentence_policy is not None
     assert not changed(after, before.state_dict())
     assert not after.training
-    (result,) = analyze(path, ["sentences"], settings=SETTINGS, draw=False)
+    settings = {"sentences": SETTINGS["sentences"]}
+    (result,) = analyze(path, ["sentences"], settings=settings)
     assert result.error is None
 
 

@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in planned(out, "smoke"):
         fit(run.program, data=run.data, preset="smoke", out=run.path)
         sizes = run.analyses or {}
-        found = analyze(run.path, list(sizes), settings=sizes, missing=True, draw=run.draw)
+        found = analyze(run.path, list(sizes), settings=sizes, missing=True)
         assert [result.error for result in found] == [None] * len(found)
     return out
 

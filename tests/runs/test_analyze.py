@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from plot_attractors.runs import fit, tables
-from plot_attractors.runs.analyze import AnalysisResult, analyze, redraw
+from plot_attractors.runs.analyze import AnalysisResult, analyze
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 ANALYSIS = TOYS / "toy_analysis.py"
-FAILING = TOYS / "failing_analysis.py"
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +36,12 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(run: P
     folder = run / "analyses" / "toy_analysis"
     alone = (folder / "summary.csv").read_text()
     shutil.rmtree(folder)
-    earlier = run / "analyses" / "failing_analysis"
+    earlier = run / "analyses" / "calibration"
     earlier.mkdir()
     (earlier / "summary.csv").write_text("whole\n")
     torch.manual_seed(99)
-    results = analyze(run, [FAILING, ANALYSIS, str(ANALYSIS)])  # one twice
-    assert outcomes(results) == [("failing_analysis", KeyError), ("toy_analysis", type(None))]
+    results = analyze(run, ["calibration", ANALYSIS, str(ANALYSIS)])  # one twice
+    assert outcomes(results) == [("calibration", ValueError), ("toy_analysis", type(None))]
     assert (earlier / "summary.csv").read_text() == "whole\n"
     assert (folder / "summary.csv").read_text() == alone  # whatever was made before
     assert (folder / "predictions.svg").is_file()
@@ -75,30 +74,6 @@ def test_what_cannot_be_analysed_gets_a_sentence(
     with pytest.raises(ValueError, match=sentence):
         analyze(run, [str(name).format(tmp_path) for name in names], **arguments)
     assert not (run / "analyses").exists()
-
-
-def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None:
-    analyze(run, [ANALYSIS], draw=False)
-    folder = run / "analyses" / "toy_analysis"
-    assert {file.suffix for file in folder.glob("[a-z]*")} == {".csv"}
-    analyze(run, [ANALYSIS])
-    figures = [folder / "predictions.png", folder / "predictions.svg"]
-    drawn = [figure.read_bytes() for figure in figures]
-    for figure in figures:
-        figure.unlink()
-    (run / "checkpoint.pt").unlink()
-    assert redraw(run) == []  # programs of a user's own are named
-    results = redraw(run, [ANALYSIS])
-    assert outcomes(results) == [("toy_analysis", type(None))]
-    assert [figure.read_bytes() for figure in figures] == drawn
-    points = pd.read_csv(folder / "points.csv")
-    (points * 2).to_csv(folder / "points.csv", index=False)
-    assert "remove .checksums.json beside it" in str(redraw(run, [ANALYSIS])[0].error)
-    (folder / ".checksums.json").unlink()
-    assert redraw(run, [ANALYSIS])[0].error is None
-    assert figures[1].read_bytes() != drawn[1]
-    with pytest.raises(ValueError, match="no tables of basins: make the analysis first"):
-        redraw(run, ["basins"])
 
 
 def test_what_does_not_apply_is_left_out_with_the_reason(

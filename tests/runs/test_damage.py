@@ -10,7 +10,7 @@ import torch
 
 from plot_attractors.report import report
 from plot_attractors.runs import Run, fit, tables
-from plot_attractors.runs.analyze import analyze, redraw
+from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.compare import compare
 from plot_attractors.runs.store import load_checkpoint
 
@@ -71,8 +71,6 @@ def test_a_flipped_byte_in_a_table_is_noticed(trained: Path) -> None:
                 assert "or is damaged" in (trained / "report.html").read_text()
         file.write_bytes(whole)
     assert tables.read(folder)
-    (redrawn,) = redraw(trained, [ANALYSIS])
-    assert redrawn.error is None
 
 
 def test_metrics_of_a_finished_run_that_are_gone_or_damaged(
@@ -93,7 +91,7 @@ def test_what_can_be_shown_of_a_touched_analysis_is_shown(trained: Path) -> None
     (folder / "predictions.svg").unlink()
     picture = folder / "predictions.png"
     picture.write_bytes(picture.read_bytes()[:60])
-    (folder / ".about.json").write_bytes(b"\xff\xfe")
+    (folder / ".about.json").unlink()
     page = report(trained).read_text()
     assert "predictions cannot be read" in page
     assert "Toy analysis" in page

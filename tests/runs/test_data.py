@@ -131,7 +131,6 @@ def test_changed_data_are_refused_wherever_a_run_is_read(
     reads: list[Callable[[], Any]] = [
         lambda: Run(run).data,
         lambda: Run(run).model,
-        lambda: Run(run).inference,
         lambda: analyze(run),
         lambda: report(run),
     ]

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,20 +77,25 @@ def assert_same_run(a: Path, b: Path) -> None:
     pd.testing.assert_frame_equal(one, two)
 
 
-def train_until(position: int, out: Path, number: int = signal.SIGINT, **arguments: Any) -> None:
-    """Train, and send the process a signal once the run is at an update."""
+@contextmanager
+def at_each_step(act: Callable[[Any], object]) -> Iterator[None]:
+    """Something happens before each update."""
     inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
     step = inference.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "step", lambda trainer: (act(trainer), step(trainer))[1])
+        yield
 
-    def stopping(trainer: Any) -> Any:
+
+def train_until(position: int, out: Path, number: int = signal.SIGINT, **arguments: Any) -> None:
+    """Train, and send the process a signal once the run is at an update."""
+
+    def stop(trainer: Any) -> None:
         if trainer.position == position - 1:
             os.kill(os.getpid(), number)
-        return step(trainer)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "step", stopping)
-        with pytest.raises(Interrupted, match=f"after update {position} of {TOTAL}"):
-            train(out, **arguments)
+    with at_each_step(stop), pytest.raises(Interrupted, match=f"after update {position} of 33"):
+        train(out, **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +133,8 @@ def test_rows_are_means_over_windows_that_end_with_their_phase(whole: Path, tmp_
     assert_equal(checkpoint(whole)["inference"], checkpoint(often)["inference"])
 
 
-def test_seeds_differ_and_repeat(whole: Path, tmp_path: Path) -> None:
+def test_seeds_repeat(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, train(tmp_path / "again"))
-    other = train(tmp_path / "other", seed=1)
-    assert not torch.equal(checkpoint(whole)["torch_rng"], checkpoint(other)["torch_rng"])
 
 
 def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
@@ -141,19 +145,10 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_denormal_numbers_are_zero_while_a_run_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_denormal_numbers_are_zero_while_a_run_trains(tmp_path: Path) -> None:
     result, denormal = [], torch.tensor(1e-40)
-    inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
-    step = inference.step
-
-    def watched(trainer: Any) -> Any:
-        result.append(float(denormal * 1))
-        return step(trainer)
-
-    monkeypatch.setattr(inference, "step", watched)
-    train(tmp_path / "run")
+    with at_each_step(lambda _: result.append(float(denormal * 1))):
+        train(tmp_path / "run")
     assert result == [0.0] * TOTAL
     assert float(denormal * 1) > 0
 
@@ -162,14 +157,20 @@ def test_denormal_numbers_are_zero_while_a_run_trains(
     ("arguments", "sentence"),
     [
         ({"seed": 1.5}, "seed must be a whole number from 0 up, not 1.5"),
+        ({"seed": 1}, r"other settings \(seed is 0 there and 1 here\)"),
+        ({"settings": {"replay.size": "5"}}, r"\(replay\.size is 20 there and 5 here\)"),
+        ({"settings": {"replay.updates": 0, "replay.size": 5}}, "'replay.size' has no effect here"),
+        ({"settings": {"cycles": 0, "activation": "relu"}}, "no effect here: with cycles=0"),
+        ({"inference": "exact_em"}, "other settings|AttractorModel"),
     ],
 )
-def test_arguments_of_other_types_are_refused(
-    tmp_path: Path, arguments: dict[str, Any], sentence: str
+def test_what_is_refused_leaves_a_run_as_it_is(
+    whole: Path, arguments: dict[str, Any], sentence: str
 ) -> None:
+    before = (whole / "checkpoint.pt").read_bytes()
     with pytest.raises(ValueError, match=sentence):
-        fit(MODEL, out=tmp_path / "run", **arguments)
-    assert not (tmp_path / "run").exists()
+        train(whole, **arguments)
+    assert (whole / "checkpoint.pt").read_bytes() == before
 
 
 def test_a_run_resumed_after_signals_equals_an_uninterrupted_one(
@@ -243,9 +244,7 @@ def test_a_second_process_is_kept_out_of_a_new_directory(tmp_path: Path) -> None
     assert train(tmp_path / "run") == tmp_path / "run"
 
 
-def test_a_full_disk_gets_a_sentence_and_keeps_the_checkpoint(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_checkpoint(whole: Path, tmp_path: Path) -> None:
     run, original, calls = tmp_path / "run", os.fsync, iter(range(100))
 
     def full(descriptor: int) -> None:
@@ -253,7 +252,7 @@ def test_a_full_disk_gets_a_sentence_and_keeps_the_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device")
         original(descriptor)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left on device"):
             train(run, checkpoint_seconds=0.0)
@@ -271,16 +270,11 @@ def test_a_finished_run_returns_at_once(whole: Path, caplog: pytest.LogCaptureFi
     assert caplog.messages == [f"nothing to do: {whole} is finished ({TOTAL} updates)"] * 2
 
 
-def test_a_directory_with_something_else_is_refused(whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"other settings \(seed is 0 there and 1 here\)"):
-        train(whole, seed=1)
-    with pytest.raises(ValueError, match=r"\(replay\.size is 20 there and 5 here\)"):
-        train(whole, settings={"replay.size": "5"}, resume=True)
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("mine")
+def test_a_directory_with_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("mine")
     with pytest.raises(ValueError, match="not empty and holds no run"):
-        train(tmp_path / "notes")
-    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
+        train(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_what_cannot_be_resumed_gets_a_sentence(tmp_path: Path) -> None:
@@ -289,12 +283,7 @@ def test_what_cannot_be_resumed_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"unfinished run \(update 12 of {TOTAL}\).*--resume"):
         train(run)
     saved, other = (run / "checkpoint.pt").read_bytes(), checkpoint(run)
-    weights = other["inference"].pop("model")
-    torch.save(other, run / "checkpoint.pt")
-    with pytest.raises(ValueError, match="another version of its programs, with other parts"):
-        train(run, resume=True)
-    other["inference"]["model"] = weights  # the optimizer knows more parameters than the model has
-    other["inference"]["optimizer"]["param_groups"][0]["params"].append(99)
+    del other["inference"]["model"]
     torch.save(other, run / "checkpoint.pt")
     with pytest.raises(ValueError, match="another version of its programs, with other parts"):
         train(run, resume=True)
@@ -325,19 +314,14 @@ def test_what_was_not_finite_is_named_though_it_is_read_later(tmp_path: Path) ->
     """Metrics are read at a row, here of up to three updates, or where a later update fails."""
     with pytest.raises(FloatingPointError, match=r"fit_loss is inf at update 2 \(fit, cycle 0\)"):
         train(tmp_path / "row", settings={"break_at": 2})
-    inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
-    step = inference.step
 
-    def failing(trainer: Any) -> Any:
+    def fail(trainer: Any) -> None:
         if trainer.position == 2:
             raise RuntimeError("probabilities are NaN")
-        return step(trainer)
 
     for broken, error in ((2, FloatingPointError), (-1, RuntimeError)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inference, "step", failing)
-            with pytest.raises(error, match=r"at update 2|probabilities"):
-                train(tmp_path / f"{broken}", settings={"break_at": broken})
+        with at_each_step(fail), pytest.raises(error, match=r"at update 2|probabilities"):
+            train(tmp_path / f"{broken}", settings={"break_at": broken})
 
 
 def test_a_state_that_cannot_be_read_back_is_found_before_training(tmp_path: Path) -> None:
@@ -350,30 +334,11 @@ def test_a_run_gives_its_model_data_and_settings(whole: Path) -> None:
     run = Run(whole)
     assert_equal(dict(run.model.state_dict()), dict(checkpoint(whole)["inference"]["model"]))
     assert not run.model.training
-    # drawn from the run's seed, both times
-    assert torch.equal(run.data.slope, Run(whole).inference.data.slope)
-    assert run.inference.position == TOTAL
+    assert torch.equal(run.data.slope, Run(whole).data.slope)  # drawn from the run's seed
     assert (run.data_config.columns, run.inference_config.replay.size) == (3, 20)
     assert run.position == (TOTAL, TOTAL)
     with pytest.raises(ValueError, match=r"no config\.toml"):
         Run(whole / "nothing")
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"replay.updates": 0, "replay.size": 5}, "'replay.size' has .*: replay.updates is 0"),
-        ({"cycles": 0, "activation": "relu"}, "'activation' has no effect here: with cycles=0"),
-    ],
-)
-def test_a_setting_without_effect_is_refused(
-    tmp_path: Path, settings: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        train(tmp_path / "run", settings=settings)
-    assert not (tmp_path / "run").exists()
-    # its default may be given
-    train(tmp_path / "run", settings={"replay.updates": 0, "replay.size": 20})
 
 
 def test_an_inference_program_has_presets_for_a_kind_of_data(tmp_path: Path) -> None:
@@ -385,12 +350,6 @@ def test_an_inference_program_has_presets_for_a_kind_of_data(tmp_path: Path) -> 
     run = Run(fit(copy, engine, data=data, preset="demo", out=tmp_path / "copy"))
     assert run.config["inference"]["replay"]["updates"] == 2
     assert run.inference_name == str(TOYS / "toy_inference.py")  # and not the one beside it
-
-
-def test_a_refused_pair_of_programs_does_not_take_the_place_of_a_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"AttractorModel.*: leave --inference out"):
-        fit("vqvae", "exact_em", preset="smoke", out=tmp_path / "run")
-    assert train(tmp_path / "run") == tmp_path / "run"
 
 
 def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

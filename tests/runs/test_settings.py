@@ -64,7 +64,6 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
         ("4", int, 4),
         ("1e4", int, 10000),
         ("1e-3", float, 0.001),
-        ("3", float, 3.0),
         ("no", bool, False),
         ("TRUE", bool, True),
         ("ordered", Literal["bag", "ordered"], "ordered"),
@@ -73,13 +72,10 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
         ("", tuple[str, ...], ()),
         ("4,5", tuple[int, int], (4, 5)),
         ("none", float | None, None),
-        ("0.5", float | None, 0.5),
-        ("none", str, "none"),
         ("7", int | str, 7),
         ("seven", int | str, "seven"),
         ("hbv", Literal["hbv"] | Path | None, "hbv"),
         ("/hbv", Literal["hbv"] | Path | None, Path("/hbv")),
-        ("/a/b", Path, Path("/a/b")),
     ],
 )
 def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any) -> None:
@@ -95,7 +91,6 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
         ("1.5", int, "a whole number"),
         ("inf", int, "a whole number"),
         ("1e999999999", int, "a whole number"),
-        ("1/0", int, "a whole number"),
         (True, int, "a whole number"),
         ("nan", float, "a number"),
         ("2", bool, "true or false"),
@@ -136,12 +131,12 @@ def test_what_a_program_presets_for_a_kind_of_data_comes_over_its_own() -> None:
 
 
 def test_a_preset_may_set_what_another_part_has() -> None:
-    presets = {"model": {"full": {"cycles": 7}}, "inference": {"full": {"cycles": 3}}}
-    result = resolve({"model": Model, "inference": Inference}, presets, "full", {})
-    assert result["inference"].cycles == 3
-    presets["inference"] = {}
-    result = resolve({"model": Model, "inference": Inference}, presets, "full", {})
-    assert result["inference"].cycles == 7
+    presets: dict[str, Any] = {"model": {"full": {"cycles": 7}}, "inference": {}}
+    for own, cycles in (({}, 7), ({"full": {"cycles": 3}}, 3)):
+        parts = {"model": Model, "inference": Inference}
+        assert (
+            resolve(parts, presets | {"inference": own}, "full", {})["inference"].cycles == cycles
+        )
 
 
 @pytest.mark.parametrize(
@@ -167,14 +162,11 @@ def test_unknown_names_are_answered_with_close_ones(
         both(preset, settings)
 
 
-def test_what_two_programs_or_none_have_is_refused() -> None:
+def test_mistakes_of_programs_and_of_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="two programs have a setting 'depth'"):
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
     with pytest.raises(ValueError, match="there is no setting 'deep'"):
         resolve({"model": Model}, {"model": {"smoke": {"deep": 1}}}, "smoke", {})
-
-
-def test_pairs_are_split_at_the_first_equals_sign() -> None:
     assert parse(["a=b=c", "a2=", "a=d"]) == {"a": "d", "a2": ""}
     with pytest.raises(ValueError, match="key=value, and 'depth' is not"):
         parse(["depth"])

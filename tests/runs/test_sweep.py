@@ -1,16 +1,41 @@
-"""Sweeps: what a file asks for, the names of its runs, and its mistakes."""
+"""Sweeps: what a file asks for, its mistakes, and its runs as processes and as commands."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from plot_attractors.runs import fit
-from plot_attractors.runs.sweep import read_sweep, seeds
+from plot_attractors import cli
+from plot_attractors.runs import fit, store
+from plot_attractors.runs.compare import compare
+from plot_attractors.runs.sweep import read_sweep, seeds, status
 
-TOYS = Path(__file__).parents[1] / "toy_programs"
-MODEL = str(TOYS / "toy_model.py")
+from .test_run import MODEL, assert_equal, checkpoint
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, ["sweep", *map(str, arguments)])
+
+
+def sweep(folder: Path, text: str) -> Path:
+    file = folder / "sweep.toml"
+    file.write_text(text.replace("MODEL", f'"{MODEL}"').replace("OUT", f'"{folder / "out"}"'))
+    return file
+
+
+TOY = "programs = MODEL\npreset = 'smoke'\nout = OUT\n"
+
+
+def states(file: Path) -> dict[str, str]:
+    return {result.run.name: result.state for result in status(read_sweep(file))}
 
 
 def test_seeds() -> None:
@@ -18,12 +43,6 @@ def test_seeds() -> None:
     for text in ("", "4-2", "-1", "0..4", "0-1-2", "1.5"):
         with pytest.raises(ValueError):  # noqa: PT011
             seeds(text)
-
-
-def sweep(tmp_path: Path, text: str, name: str = "sweep.toml") -> Path:
-    file = tmp_path / name
-    file.write_text(text.replace("MODEL", f'"{MODEL}"').replace("OUT", f'"{tmp_path / "out"}"'))
-    return file
 
 
 def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Path) -> None:
@@ -36,15 +55,15 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
         [settings]
         epsilon = [0.04, 0.05]
         walk.share = 0.5
-        language.groups = [[2, 2]]
+        language.groups = [[2, 3]]
         batch = [32]
     """
     result = read_sweep(sweep(tmp_path, text))
     assert len(result) == len({run.name for run in result}) == 8
-    rest = "language.groups=2,2-batch=32"
+    rest = "language.groups=2,3-batch=32"
     assert result[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
     assert result[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
-    expected = {"epsilon": 0.04, "walk.share": 0.5, "language.groups": [2, 2]}
+    expected = {"epsilon": 0.04, "walk.share": 0.5, "language.groups": [2, 3]}
     assert result[0].settings == {**expected, "batch": 32}
     assert (result[0].preset, result[0].inference) == ("smoke", None)
 
@@ -56,9 +75,8 @@ def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
         preset = ["smoke", "demo"]
         seeds = [3, 5]
     """
-    result = read_sweep(sweep(tmp_path, text, "compared.toml"))
-    assert result[0].path.parent == Path("runs/compared").absolute()
-    assert result[0].name == "hbv-gflownet_em-smoke-seed=3"
+    result = read_sweep(sweep(tmp_path, text))
+    assert result[0].path == Path("runs/sweep/hbv-gflownet_em-smoke-seed=3").absolute()
     assert result[-1].name == "hbv-exact_em-demo-seed=5"
 
 
@@ -73,7 +91,6 @@ programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean
 programs = ["hbv"]; settings.epsilon = ["a"] => 'epsilon' takes a number
 programs = ["hbv"]; settings = {cycles = 0, e_updates = 1} => 'e_updates' has no effect
 programs = ["hbv", "dsprites"]; settings.depth = [4] => no setting 'depth'
-programs = ["hbv"]; slurm.partition = "a" => no setting 'slurm.partition'
 """
 
 
@@ -89,8 +106,79 @@ def test_a_mistake_is_answered_with_one_sentence(tmp_path: Path, mistake: str) -
 def test_a_directory_that_holds_another_run_is_refused_before_anything_starts(
     tmp_path: Path,
 ) -> None:
-    text = "programs = MODEL\nout = OUT\npreset = 'smoke'\nsettings.learning_rate = 0.1"
-    run = read_sweep(sweep(tmp_path, text))[0]
-    fit(MODEL, preset="smoke", out=run.path)
+    file = sweep(tmp_path, f"{TOY}settings.learning_rate = 0.1")
+    fit(MODEL, preset="smoke", out=read_sweep(file)[0].path)
     with pytest.raises(ValueError, match=r"other settings \(learning_rate is 0\.01 there and 0\.1"):
-        read_sweep(sweep(tmp_path, text))
+        read_sweep(file)
+
+
+def test_a_failed_run_is_named_and_the_same_command_starts_it_again(tmp_path: Path) -> None:
+    toy = MODEL.with_name("toy_inference.py")
+    mark, own = tmp_path / "broken", tmp_path / "own_inference.py"
+    own.write_text(
+        "import pathlib\nfrom plot_attractors.runs import registry\n"
+        f"toy = registry.load('inference', {str(toy)!r})\n"
+        "Config, PRESETS = toy.Config, toy.PRESETS\n"
+        "def build(model, data, config):\n"
+        f"    if config.cycles == 2 and pathlib.Path({str(mark)!r}).exists():\n"
+        "        raise ZeroDivisionError('by purpose')\n"
+        "    return toy.build(model, data, config)\n"
+    )
+    mark.touch()
+    file = sweep(tmp_path, f"{TOY}inference = '{own}'\nsettings.cycles = [1, 2]")
+    assert len(call(file, "--dry-run").stdout.splitlines()) == 2
+    assert not list((tmp_path / "out").glob("toy*"))
+
+    first = call(file, "--jobs", "2")
+    assert first.exit_code == 1
+    assert "toy_model-cycles=2-seed=0 failed: ZeroDivisionError: by purpose" in first.stderr
+    done, failed = "toy_model-cycles=1-seed=0", "toy_model-cycles=2-seed=0"
+    assert states(file) == {done: "done", failed: "failed"}
+    table = call(file, "--status").stdout
+    assert "replay_loss" in table
+    assert "11/11" in table
+    at = (tmp_path / "out" / done / "checkpoint.pt").stat().st_mtime_ns
+
+    mark.unlink()
+    again = call(file)
+    assert again.exit_code == 0, again.output
+    assert states(file) == dict.fromkeys((done, failed), "done")
+    assert (tmp_path / "out" / done / "checkpoint.pt").stat().st_mtime_ns == at  # not repeated
+    alone = fit(MODEL, own, preset="smoke", out=tmp_path / "alone", settings={"cycles": 2})
+    models = (checkpoint(path)["inference"] for path in (alone, tmp_path / "out" / failed))
+    assert_equal(*models)
+
+
+def test_ctrl_c_stops_runs_with_their_checkpoints_and_the_same_command_goes_on(
+    tmp_path: Path,
+) -> None:
+    file = sweep(tmp_path, f"{TOY}seeds = '0-2'\nsettings.pause = 2")
+    command = [sys.executable, "-m", "plot_attractors", "sweep", str(file), "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    paths = [run.path for run in read_sweep(file)]
+    ends = time.monotonic() + 300
+    while not all(store.progress(path) for path in paths[:2]) and time.monotonic() < ends:
+        time.sleep(0.05)
+    time.sleep(3)  # the first checkpoint is of no update, and an update takes two seconds
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all processes
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "Interrupted." in said
+    assert list(states(file).values()) == ["stopped", "stopped", "not begun"]
+    for path in paths[:2]:
+        position, total = store.progress(path) or (0, 0)
+        assert 0 < position < total  # by the checkpoint of the interruption
+    assert list(compare(paths[:2])["seed"]) == ["0", "1", "", ""]  # at any moment
+    assert call(file, "--jobs", "3").exit_code == 0
+    assert set(states(file).values()) == {"done"}
+
+
+def test_commands_are_those_of_the_runs(tmp_path: Path) -> None:
+    """What a cluster's scheduler is given: each trains its run, which the sweep then knows."""
+    file = sweep(tmp_path, f"{TOY}seeds = '0-1'\nthreads = 2\nsettings.cycles = [2]")
+    lines = call(file, "--commands").stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("plot-attractors fit ") for line in lines)
+    assert CliRunner().invoke(cli.app, shlex.split(lines[1])[1:]).exit_code == 0
+    assert list(states(file).values()) == ["not begun", "done"]
+    assert call(file, "--commands").stdout.splitlines() == lines[:1]
