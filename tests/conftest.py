@@ -46,7 +46,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_learned_models.py::test_a_learned_log_z_follows_a_guide_from_hundreds_of_nats_away",
     "tests/gflownet/test_learned_models.py::test_principal_components_are_fitted",
     "tests/gflownet/test_log_ratios.py::test_parameters_of_a_flow_are_trained",
-    "tests/gflownet/test_losses.py::test_losses_are_pickled_and_copied_after_training",
     "tests/gflownet/test_off_policy.py::test_local_search",
     "tests/gflownet/test_plates.py::test_elements_that_act_on_each_other",
     "tests/gflownet/test_plates.py::test_automatic_guides_over_a_simplex",

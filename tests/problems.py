@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,13 @@ import torch
 from pyro.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch import Tensor
 
-from plot_attractors.gflownet import Trajectories, simulate, simulate_backward, unroll
+from plot_attractors.gflownet import (
+    LogRatios,
+    Trajectories,
+    score_trajectories,
+    simulate,
+    simulate_backward,
+)
 from plot_attractors.language import Language
 
 float64 = torch.float64
@@ -89,18 +94,11 @@ class Bridge:
     def log_z(self) -> Tensor:
         return self.weights.sum().log().expand(B) + self.log_z_offset
 
-    def programs(self) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-        """Model and guide of the same chain."""
+    def log_ratios(self, trajectories: Trajectories) -> LogRatios:
         components = Independent(Normal(self.means, self.v**0.5), 1)
         target = MixtureSameFamily(Categorical(self.weights), components)
-        return unroll(
-            self.forward_step,
-            self.backward_step,
-            T,
-            initial=lambda: (self.z0, self.z0),
-            terminal=lambda context: pyro.sample("z", target),
-            log_reward=lambda end, context: self.weights.sum().log(),
-        )
+        log_r = target.log_prob(trajectories.z[-1]) + self.weights.sum().log()
+        return score_trajectories(self.forward_step, self.backward_step, trajectories, log_r)
 
 
 def off_policy(bridge: Bridge) -> Trajectories:

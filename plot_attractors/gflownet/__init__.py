@@ -9,7 +9,7 @@ from plot_attractors.gflownet.balance import (
 )
 from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
-from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios, Particles, log_ratios
+from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios, Particles
 from plot_attractors.gflownet.losses import (
     ForwardKL,
     SiteBalance,
@@ -30,7 +30,6 @@ from plot_attractors.gflownet.trajectories import (
     score_trajectories,
     simulate,
     simulate_backward,
-    unroll,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ __all__ = [
     "diagnose",
     "discretizer_balance",
     "exploring",
-    "log_ratios",
     "mala",
     "plot_ranks",
     "psis",
@@ -76,7 +74,6 @@ __all__ = [
     "temper",
     "tempered",
     "to_datatree",
-    "unroll",
 ]
 
 

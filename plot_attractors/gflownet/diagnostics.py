@@ -309,18 +309,18 @@ def replicates(
             with torch.random.fork_rng(devices=[]), _Seeds(i // 2):
                 alike = latent_sites(_run_on({}, fitted, guide_args, kwargs))
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            log_p = log_prob_sum(of_model, "model", {})
+            log_p = log_prob_sum(of_model)
             of_guide = _run_on(truth, fitted, guide_args, kwargs)
             log_q = None
             if latent_sites(of_guide).keys() == truth.keys():
                 masks = model_masks(of_model, of_guide)  # which hold for the guide's draws, too
-                log_q = log_prob_sum(of_guide, "guide", masks)
+                log_q = log_prob_sum(of_guide, masks)
                 log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
             counts = {name: counted(site) for name, site in latent_sites(of_model).items()}
             drawn = _sites(ratios)
             if not all(bool(at.all()) for at in counts.values()):
                 other = {k: torch.where(at, truth[k], drawn[k][0]) for k, at in counts.items()}
-                elsewhere = log_prob_sum(_run_on(other, conditioned, (), {}), "model", {})
+                elsewhere = log_prob_sum(_run_on(other, conditioned, (), {}))
                 if not torch.allclose(elsewhere, log_p, rtol=1e-4, atol=1e-4):
                     raise ValueError(
                         "The model masks latents that others depend on, so that it draws from "

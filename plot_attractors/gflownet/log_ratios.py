@@ -36,7 +36,7 @@ from plot_attractors.gflownet.programs import (
     site_log_prob,
 )
 
-__all__ = ["Layout", "LogRatioLoss", "LogRatios", "Move", "Particles", "log_ratios"]
+__all__ = ["Layout", "LogRatioLoss", "LogRatios", "Move", "Particles"]
 
 PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 64  # calls in which elements of plates are tried
@@ -402,7 +402,21 @@ class LogRatioLoss(ELBO):
         return float(loss.detach())
 
     def log_ratios(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> LogRatios:
-        """log p and log q of particles as training draws them, for autograd."""
+        """log p and log q of particles as training draws them, for autograd.
+
+        Example:
+            >>> import pyro.distributions as dist
+            >>> def model():
+            ...     z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            ...     pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(2.0))
+            >>> def guide():
+            ...     pyro.sample("z", dist.Normal(1.0, 0.5**0.5))
+            >>> r = LogRatioLoss(3).log_ratios(model, guide)
+            >>> r.total  # the exact posterior: log p(x) everywhere
+            tensor([-2.2655, -2.2655, -2.2655])
+            >>> list(r.log_p), r.by_site.shape
+            (['z', 'x'], torch.Size([2, 3]))
+        """
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)
         return self._log_ratios(programs, args, kwargs, self.off_policy, self.scores_elements)
@@ -501,7 +515,7 @@ class LogRatioLoss(ELBO):
             if self.behaviour is not None:
                 with torch.no_grad():
                     trace = programs._replace(guide=programs.sampler).score(values)[1]
-                    drawn = self._totals(self._elements(trace, "behaviour policy", dim), dim)
+                    drawn = self._totals(self._elements(trace, dim), dim)
                 log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
         batch_dim = None
@@ -522,13 +536,12 @@ class LogRatioLoss(ELBO):
     def _elements_of_both(
         self, traces: tuple[Any, Any], dim: int | None, subsamples: bool
     ) -> tuple[dict[str, Elements], dict[str, Elements]]:
-        p = self._elements(traces[0], "model", dim, subsamples)
-        return p, self._elements(traces[1], "guide", dim, subsamples, model_masks(*traces))
+        p = self._elements(traces[0], dim, subsamples)
+        return p, self._elements(traces[1], dim, subsamples, model_masks(*traces))
 
     def _elements(
         self,
         trace: Any,
-        program: str,
         dim: int | None,
         subsamples: bool = False,
         masks: Mapping[str, Tensor] | None = None,
@@ -539,11 +552,11 @@ class LogRatioLoss(ELBO):
         """
         elements: dict[str, Elements] = {}
         for name, site in sample_sites(trace).items():
-            score = site["log_prob"] = site_log_prob(site, program, (masks or {}).get(name))
+            score = site["log_prob"] = site_log_prob(site, (masks or {}).get(name))
             if dim is None:
                 score = score[None]
             else:
-                self._require_particles(site, program, dim)
+                self._require_particles(site, dim)
             if self.batch_plate is not None:
                 self._batch_frame(site)
             frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
@@ -576,10 +589,10 @@ class LogRatioLoss(ELBO):
             "batch_plate; VarGrad keeps elements of plates apart by itself."
         )
 
-    def _require_particles(self, site: Site, program: str, dim: int) -> None:
+    def _require_particles(self, site: Site, dim: int) -> None:
         """Raises where a site of a vectorised run has no dimension of particles."""
         shape, frames = tuple(site["log_prob"].shape), site["cond_indep_stack"]
-        has = f"Site {site['name']!r} of the {program} has log-probabilities of shape {shape}"
+        has = f"Site {site['name']!r} has log-probabilities of shape {shape}"
         if any(f.dim < dim for f in frames if f.vectorized) or len(shape) > -dim:
             raise ValueError(f"{has}, more plates than max_plate_nesting={-dim - 1}.")
         sizes = {dim: self.num_particles}
@@ -746,30 +759,3 @@ class LogRatioLoss(ELBO):
                     if not torch.allclose(old.score, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
                         found.add(name)
         return frozenset(found)
-
-
-def log_ratios(
-    model: Program,
-    guide: Program,
-    *args: Any,
-    num_particles: int = 1,
-    batch_plate: str | None = None,
-    **kwargs: Any,
-) -> LogRatios:
-    """log p(z, x) and log q(z) of particles of the guide, site by site; autograd follows them.
-
-    Example:
-        >>> import pyro.distributions as dist
-        >>> def model():
-        ...     z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        ...     pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(2.0))
-        >>> def guide():
-        ...     pyro.sample("z", dist.Normal(1.0, 0.5**0.5))
-        >>> r = log_ratios(model, guide, num_particles=3)
-        >>> r.total  # the exact posterior: log p(x) everywhere
-        tensor([-2.2655, -2.2655, -2.2655])
-        >>> list(r.log_p), r.by_site.shape
-        (['z', 'x'], torch.Size([2, 3]))
-    """
-    loss = LogRatioLoss(num_particles, batch_plate=batch_plate)
-    return loss.log_ratios(model, guide, *args, **kwargs)

@@ -22,6 +22,7 @@ from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
     Programs,
+    Values,
     drawn,
     latent_sites,
     quoted,
@@ -332,20 +333,11 @@ class ForwardKL(LogRatioLoss):
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:
-        if ratios.log_b is None:
-            raise ValueError(
-                "ForwardKL weighs particles by the density that they were drawn from, and these "
-                "log-ratios have no log_b: give it, as in replace(ratios, log_b=…)."
-            )
+        assert ratios.log_b is not None
         weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
         possible = ratios.of_model.where(weight > 0, 0.0)  # 0 times −∞ is no number
         wake = -(weight * possible).sum(0).mean()
         return -(weight * ratios.of_guide).sum(0).mean() + (wake - wake.detach())
-
-
-def in_order(observed: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """The observed values as arguments."""
-    return tuple(observed.values())
 
 
 class Sleep(LogRatioLoss):
@@ -364,9 +356,8 @@ class Sleep(LogRatioLoss):
             values in the model's order.
         options: batch_plate, vectorize_particles and those of Pyro's `ELBO`.
 
-    Raises ValueError: the model observes nothing, not the same in every run, or other shapes than
-    it draws; it has a factor or a scale; sites depend on what observed values are computed from,
-    which is looked for at the first call (`require_draws_to_act`); the guide has other sites.
+    Raises ValueError: the model observes nothing, or computes what it observes; has a factor or a
+    scale, or does not score its draws as when it drew them; the guide has other sites.
     """
 
     def __init__(
@@ -377,67 +368,49 @@ class Sleep(LogRatioLoss):
     ) -> None:
         kept: Any = {"behaviour": None, "off_policy": (), "model_gradient": "wake"}
         super().__init__(num_particles, None, **kept, **options)
-        self.data = data or in_order
+        self.data = data or (lambda observed: tuple(observed.values()))
         self._draws_act = False  # whether arguments have been looked at
 
     def differentiable_loss(
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
-        own = copied(args, kwargs)
-        each = [self._of_draw(model, guide, *own) for _ in range(self.num_particles)]
+        conditioned: Any = poutine.trace(model).get_trace(*args, **kwargs)
+        observed, own = simulatable(conditioned), copied(args, kwargs)
+        if not self._draws_act:
+            require_draws_to_act(model, *own)
+        each = [self._of_draw(model, guide, observed, *own) for _ in range(self.num_particles)]
         loss = torch.stack(each).mean()
         if not bool(loss.isfinite()):
             raise ValueError(
                 "log q is infinite, or not a number, at a draw of the model: keep the model's "
                 "draws inside the support of the guide."
             )
-        if torch.is_grad_enabled():
-            trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
-            trace.compute_log_prob()
-            if any(site["log_prob"].requires_grad for site in sample_sites(trace).values()):
-                arguments = self.data(simulatable(trace))
-                of_guide = partial(guide, *arguments)
-                programs = Programs(
-                    partial(model, *args, **kwargs), of_guide, of_guide, (model, guide), True
-                )
-                wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
-                loss = loss + (wake - wake.detach())
+        conditioned.compute_log_prob()
+        if any(site["log_prob"].requires_grad for site in sample_sites(conditioned).values()):
+            bound = partial(model, *args, **kwargs), partial(guide, *self.data(observed))
+            programs = Programs(*bound, bound[1], (model, guide), True)
+            wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
+            loss = loss + (wake - wake.detach())
         return loss
 
-    def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
-        with torch.no_grad():
-            conditioned: Any = poutine.trace(model).get_trace(*args, **kwargs)
-        names = list(simulatable(conditioned))
+    def _of_draw(
+        self, model: Program, guide: Program, observed: Values, args: Any, kwargs: Any
+    ) -> Tensor:
+        """−log q(z; x) of a draw (z, x) of the model."""
         with simulated(model, args, kwargs) as trace:
-            given = {name: trace.nodes[name]["value"] for name in names if name in trace.nodes}
+            given = {name: trace.nodes[name]["value"] for name in observed if name in trace.nodes}
             if not self._draws_act:
-                require_draws_to_act(model, args, kwargs)
                 again = FixedValues(drawn(trace))(poutine.condition(model, given))
                 with side_run():
                     require_alike(trace, poutine.trace(again).get_trace(*args, **kwargs))
                 self._draws_act = True
-        if absent := [k for k in names if k not in trace.nodes]:
-            raise ValueError(
-                f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
-                "arguments of one guide: observe the same sites in every run."
-            )
-        for name in names:  # alike, not broadcast: the guide is to see data as it sees draws
-            seen, draw = (
-                torch.as_tensor(run.nodes[name]["value"]).shape for run in (conditioned, trace)
-            )
-            if seen != draw:
-                raise ValueError(
-                    f"Site {name!r} observes values of shape {tuple(seen)} and draws values of "
-                    f"shape {tuple(draw)}: put it into a plate, or expand its distribution."
-                )
-        arguments = self.data(given)
-        latent = {k: v for k, v in drawn(trace).items() if k not in names}
-        scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)
+        latent = {k: v for k, v in drawn(trace).items() if k not in given}
+        scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*self.data(given))
         if missing := latent_sites(scored).keys() - latent.keys():
             raise ValueError(
                 f"The guide samples {quoted(missing)}, no latent site of the model: Sleep scores "
                 "the guide at the model's draws, which auxiliary sites do not have."
             )
-        log_q = self._totals(self._elements(scored, "guide", None), None)
+        log_q = self._totals(self._elements(scored, None), None)
         return -torch.stack(list(log_q.values())).sum(0).mean()

@@ -23,14 +23,11 @@ from pyro.distributions import (
     Dirichlet,
     Exponential,
     Gamma,
-    HalfNormal,
-    Laplace,
     LogNormal,
     MaskedDistribution,
     MultivariateNormal,
     Normal,
     OneHotCategorical,
-    StudentT,
     Uniform,
 )
 from pyro.poutine.messenger import Messenger
@@ -53,11 +50,10 @@ __all__ = ["Langevin", "LocalSearch", "Replay", "temper", "tempered"]
 def temper(fn: Any, temperature: float) -> Any:
     """The distribution ∝ p^(1/temperature); `temper.register(Kind)` teaches it another kind.
 
-    Normal, HalfNormal, LogNormal, Laplace, StudentT, Gamma, Exponential, Beta, Dirichlet,
-    Categorical, one-hot and Bernoulli ones stay of their kind, a Delta and a Uniform as they are.
-    Raises ValueError for another kind, whose root has no name (Poisson, Binomial, mixtures, flows),
-    and where p^(1/temperature) has no finite integral: below a temperature of 1, for concentrations
-    of at most 1 − temperature; for a StudentT of ν degrees of freedom from ν + 1 on.
+    Normal, LogNormal, Gamma, Exponential, Beta, Dirichlet, Categorical, one-hot and Bernoulli ones
+    stay of their kind, a Delta and a Uniform as they are. Raises ValueError for another kind, and
+    where p^(1/temperature) has no finite integral: below a temperature of 1, for concentrations of
+    at most 1 − temperature.
     """
     raise ValueError(
         f"{type(fn).__name__} cannot be tempered: give a behaviour policy of your own, or say how "
@@ -82,24 +78,10 @@ def _log_normal(fn: LogNormal, temperature: float) -> LogNormal:
     return LogNormal(fn.loc + (temperature - 1) * fn.scale**2, fn.scale * temperature**0.5)
 
 
-def _student_t(fn: StudentT, temperature: float) -> StudentT:
-    """(1 + x² / ν s²)^(−(ν + 1) / 2 T): (ν + 1) / T − 1 degrees of freedom, and the same ν s²."""
-    df = (fn.df + 1) / temperature - 1
-    if bool((df <= 0).any()):
-        raise ValueError(
-            f"A StudentT of {float(fn.df.min()):g} degrees of freedom cannot be normalised at "
-            f"temperature {temperature:g}: take one below {float(fn.df.min()) + 1:g}."
-        )
-    return StudentT(df, fn.loc, fn.scale * (fn.df / df) ** 0.5)
-
-
 _TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
     Normal: lambda fn, t: Normal(fn.loc, fn.scale * t**0.5),
     MultivariateNormal: lambda fn, t: MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * t**0.5),
-    HalfNormal: lambda fn, t: HalfNormal(fn.scale * t**0.5),
     LogNormal: _log_normal,
-    Laplace: lambda fn, t: Laplace(fn.loc, fn.scale * t),
-    StudentT: _student_t,
     Uniform: lambda fn, t: fn,
     Gamma: lambda fn, t: Gamma(_power(fn.concentration, t), fn.rate / t),
     Exponential: lambda fn, t: Exponential(fn.rate / t),

@@ -113,30 +113,20 @@ def is_real_valued(site: Site) -> bool:
     return support in (constraints.real, constraints.real_vector)
 
 
-def site_log_prob(site: Site, program: str, mask: Tensor | None = None) -> Tensor:
+def site_log_prob(site: Site, mask: Tensor | None = None) -> Tensor:
     """Of each element, without the site's scale; the mask is joined to the site's own."""
-    name, masks = site["name"], [m for m in (site["mask"], mask) if m is not None]
-    try:
-        log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
-    except ValueError as error:
-        message = f"log_prob fails at site {name!r} of the {program}: {error}"
-        raise ValueError(message) from error
-    except (KeyError, NotImplementedError) as error:
-        raise ValueError(
-            f"Site {name!r} of the {program} has a distribution without a density of "
-            f"given values ({type(error).__name__}: {error}), such as a flow whose "
-            "transform has no inverse: take one with an inverse there."
-        ) from error
-    for each in masks:
-        log_prob = scale_and_mask(log_prob, 1.0, each)
+    log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
+    for each in (site["mask"], mask):
+        if each is not None:
+            log_prob = scale_and_mask(log_prob, 1.0, each)
     return log_prob
 
 
-def log_prob_sum(trace: Any, program: str, masks: Mapping[str, Tensor]) -> Tensor:
+def log_prob_sum(trace: Any, masks: Mapping[str, Tensor] = {}) -> Tensor:
     """log-probability of one run, nats; the masks are joined to the sites' own."""
     each = []
     for name, site in sample_sites(trace).items():
-        log_prob = site_log_prob(site, program, masks.get(name))
+        log_prob = site_log_prob(site, masks.get(name))
         each.append(scale_and_mask(log_prob, site["scale"]).sum())
     return torch.stack(each).sum(0)
 
@@ -244,11 +234,6 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
     return table
 
 
-def _depends_on_parameters(site: Site) -> bool:
-    """Whether a Delta's value does, all values drawn before it being constants."""
-    return is_point(site) and bool(_base(site).v.requires_grad)
-
-
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
     in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
     if improper := {k for k, v in in_model.items() if isinstance(_base(v), ImproperUniform)}:
@@ -262,17 +247,14 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
             f"The guide asks to enumerate {quoted(enumerated)}, and these losses sample "
             "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
         )
-    if in_guide and all(map(is_point, in_guide.values())):
+    points = {name for name, site in in_guide.items() if is_point(site)}
+    moved = {name for name in points if _base(in_guide[name]).v.requires_grad}
+    if moved := moved or (points if points == in_guide.keys() else set()):
         raise ValueError(
-            f"The guide has one value of {quoted(in_guide.keys())} and samples nothing, as an "
-            "AutoDelta does: no log-ratio teaches it. Take a guide that samples, or Trace_ELBO "
-            "for a point estimate."
-        )
-    if moved := {name for name, site in in_guide.items() if _depends_on_parameters(site)}:
-        raise ValueError(
-            f"The guide has a value of {quoted(moved)} that depends on parameters (a Delta, as in "
-            "AutoDelta and AutoStructured), which no log-ratio of fixed values teaches: sample the "
-            "site from a density, as AutoNormal and AutoMultivariateNormal do, or take Trace_ELBO."
+            f"The guide has a value of {quoted(moved)} that is no sample, or depends on parameters "
+            "(a Delta, as in AutoDelta and AutoStructured), which no log-ratio of fixed values "
+            "teaches: sample the site from a density, as AutoNormal and AutoMultivariateNormal do, "
+            "or take Trace_ELBO."
         )
     if missing := in_guide.keys() - sampled.keys():
         raise ValueError(

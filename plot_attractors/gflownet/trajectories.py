@@ -1,4 +1,4 @@
-"""Trajectories of one-step Pyro programs: simulated, scored, unrolled into model and guide."""
+"""Trajectories of one-step Pyro programs: simulated and scored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
-import pyro
 import torch
 from pyro import poutine
 from pyro.distributions.util import scale_and_mask
@@ -33,7 +32,6 @@ __all__ = [
     "shift_end_points",
     "simulate",
     "simulate_backward",
-    "unroll",
 ]
 
 logger = logging.getLogger(__name__)
@@ -61,7 +59,7 @@ class Trajectories(NamedTuple):
 
 
 class named(Messenger):
-    """Renames the site "z" of a step to `name`, so that steps can be unrolled into one program."""
+    """Renames the site "z" of a step to `name`, so that steps can be run in one program."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -146,8 +144,8 @@ def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
 def score_trajectories(
     forward_step: Step, backward_step: Step, trajectories: Trajectories, log_reward: Tensor
 ) -> LogRatios:
-    """log p and log q of B trajectories, as of a model and a guide unrolled, for the objectives of
-    `TrajectoryBalance` and `VarGrad`: `VarGrad(2).objective(score_trajectories(…))`.
+    """log p and log q of B trajectories, for the objectives of `TrajectoryBalance` and `VarGrad`:
+    `VarGrad(2).objective(score_trajectories(…))`.
 
     log p = log R(z_T) + Σ log P_B and log q = Σ log P_F, of trajectories that begin at one z0 (B is
     the dimension of particles), in two network calls. log_reward (B,).
@@ -193,34 +191,3 @@ def shift_end_points(trajectories: Trajectories, z0: Tensor) -> Trajectories:
     """
     fade = 1 - trajectories.times / trajectories.steps
     return trajectories._replace(z=trajectories.z + fade * (z0 - trajectories.z[0]))
-
-
-def unroll(
-    forward_step: Step,
-    backward_step: Step,
-    steps: int,
-    initial: Callable[..., tuple[Tensor, Tensor]],
-    terminal: Callable[..., Tensor],
-    log_reward: Callable[..., Tensor],
-) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A model/guide pair, with sites z_1 … z_T, out of one-step programs, for `SVI` with
-    `TrajectoryBalance`.
-
-    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step. model: z_T =
-    terminal(context, *args), which samples the site "z", then z_t ~ backward_step down to z_1, and
-    factor(log_reward(z_T, context, *args)).
-    """
-
-    def guide(*args: Any) -> Tensor:
-        z, context = initial(*args)
-        return rollout(forward_step, z, range(steps), context, 1)[-1]
-
-    def model(*args: Any) -> Tensor:
-        _, context = initial(*args)
-        with named(f"z_{steps}"):
-            end = terminal(context, *args)
-        rollout(backward_step, end, range(steps, 1, -1), context, -1)
-        pyro.factor("log_reward", log_reward(end, context, *args))
-        return end
-
-    return model, guide

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -500,64 +499,3 @@ def test_arguments_that_share_memory_are_copied_together() -> None:
     result = simulation_based_calibration(model, of_slope, y, y, simulations=50)
     assert result["calibrated"].all()
     assert torch.equal(y, SERIES), "as it was, and never written"
-
-
-def subsampled(y: Tensor) -> None:
-    a = pyro.sample("a", dist.Normal(0.0, 1.0))
-    with pyro.plate("n", len(y), subsample_size=3) as i:
-        pyro.sample("y", dist.Normal(a, 1.0), obs=y[i])
-
-
-def slope_guide(y: Tensor) -> None:
-    pyro.sample("a", dist.Normal(0.0, 1.0))
-
-
-def factored(x: Tensor) -> None:
-    model(x)
-    pyro.factor("reward", torch.tensor(1.0))
-
-
-def no_plate(x: Tensor) -> None:
-    pyro.sample("x", dist.Normal(pyro.sample("z", dist.Normal(0.0, 2.0)), 1.0), obs=x)
-
-
-def of_either_shape(x: Tensor) -> None:
-    k = pyro.sample("k", dist.Bernoulli(0.5))
-    shape = (2,) if k > 0 else ()
-    pyro.sample("v", dist.Normal(torch.zeros(shape), 1.0).to_event(len(shape)))
-
-
-def comes_and_goes(x: Tensor) -> None:
-    if pyro.sample("k", dist.Bernoulli(0.5)) > 0:
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-    pyro.sample("x", dist.Normal(0.0, 1.0).expand([len(x)]).to_event(1), obs=x)
-
-
-TREE, SBC, ONE = to_datatree, simulation_based_calibration, {"draws": 1}
-COMES = comes_and_goes, poutine.block(comes_and_goes, hide=["x"])
-
-
-@pytest.mark.parametrize(
-    ("of", "programs", "options", "message"),
-    [
-        (TREE, (model, lambda x: None), ONE, "The model samples 'z' and the guide does not"),
-        (TREE, (no_plate, guide), ONE, r"'x' observes values of shape \(5,\) and draws values"),
-        (TREE, (subsampled, slope_guide), {}, "'n' is subsampled, anew in every run"),
-        (TREE, (model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate"),
-        (TREE, (of_either_shape,) * 2, {"draws": 20}, "differ between draws"),
-        (SBC, (model, guide), {"simulations": -1}, "simulations must be a positive whole number"),
-        (SBC, (model, None), {}, "neither was given"),
-        (SBC, (model, guide), {"fit": lambda x: guide}, "both was given"),
-        (SBC, (model, lambda x: None), {}, "The model samples 'z' and the guide does not"),
-        (SBC, (lambda x: pyro.sample("z", dist.Normal(0, 1)), guide), {}, "observes nothing"),
-        (SBC, (factored, guide), {}, "The model has the factor 'reward'"),
-        (SBC, (no_plate, guide), {}, "put it into a plate"),
-        (SBC, COMES, ONE, "differ between its runs"),
-    ],
-    ids=lambda of: of if isinstance(of, str) else "",
-)
-def test_mistakes(of: Any, programs: Any, options: dict[str, Any], message: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a loop
-        with pytest.raises(ValueError, match=message):
-            of(*programs, DATA, **options)

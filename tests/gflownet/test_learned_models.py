@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import pyro
 import pyro.distributions as dist
@@ -14,7 +12,6 @@ from pyro.infer import SVI
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
-    ForwardKL,
     LogRatioLoss,
     Sleep,
     TrajectoryBalance,
@@ -127,20 +124,3 @@ def test_a_learned_log_z_follows_a_guide_from_hundreds_of_nats_away(particles: i
     elbo, spread = float(weights.mean()), float(weights.std())
     assert abs(float(loss.log_z.detach()) - elbo) < spread
     assert elbo - start > (0.95 if particles > 1 else 0.5) * (evidence() - start)
-
-
-# -- what is no number
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("make", [VarGrad, ForwardKL])
-def test_what_is_no_number_is_refused_with_its_site(make: Any, value: float) -> None:
-    def model() -> None:
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-        pyro.factor("reward", torch.tensor(value))
-
-    def guide() -> None:
-        pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
-
-    with pyro.validation_enabled(False), pytest.raises(ValueError, match=r"not a number|infinite"):
-        make(4).loss_and_grads(model, guide)

@@ -248,21 +248,6 @@ def test_a_walk_of_gaussian_steps_has_the_best_factors_of_its_posterior() -> Non
         assert gradient.abs().max() < 0.5
 
 
-def test_trajectories_and_parts_of_a_plate_must_not_act_on_each_other() -> None:
-    def program(size: int | None = None) -> None:
-        with pyro.plate("rows", 4, subsample_size=size):
-            z = pyro.sample("z", dist.Normal(0.0, 1.0))
-            pyro.sample("x", dist.Normal(z.cumsum(-1), 1.0), obs=torch.tensor(1.0))
-
-    def guide(size: int | None = None) -> None:
-        with pyro.plate("rows", 4, subsample_size=size):
-            pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
-
-    for loss, size in ((VarGrad(4, batch_plate="rows"), None), (VarGrad(4), 2)):
-        with pytest.raises(ValueError, match="the plate 'rows' act on each other"):
-            loss.differentiable_loss(program, guide, size)
-
-
 # -- masks
 
 
@@ -281,16 +266,6 @@ COUNTS = torch.tensor([[True, False, True], [True, True, False]])
 def ragged_guide(x: Tensor, counts: Tensor) -> None:
     with pyro.plate("rows", len(x), dim=-2), pyro.plate("steps", x.shape[1], dim=-1):
         pyro.sample("z", dist.Normal(x / 2, 0.5**0.5))
-
-
-def masked_within(x: Tensor, counts: Tensor) -> None:
-    with pyro.plate("rows", len(x)):
-        pyro.sample("z", dist.Normal(0.0, 1.0).expand([2, 3]).mask(counts).to_event(1))
-
-
-def masking_guide(x: Tensor, counts: Tensor) -> None:
-    with poutine.mask(mask=False):
-        ragged_guide(x, counts)
 
 
 @pytest.mark.parametrize("vectorize", [None, False])
@@ -322,15 +297,6 @@ def test_half_observed_data_and_an_automatic_guide() -> None:
         svi.step()
     weights = VarGrad(2000).log_weights(model, guide)
     assert float(weights.mean()) == pytest.approx(exact, abs=0.04)
-    with pytest.raises(ValueError, match="together with other sites"):
-        VarGrad(4).log_weights(model, AutoMultivariateNormal(model))
-
-
-def test_masks_that_no_guide_can_follow() -> None:
-    with pytest.raises(ValueError, match="'z' is masked in the guide and counts in the model"):
-        VarGrad(4).log_weights(ragged, masking_guide, X, torch.ones(2, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"within its events, .* \.to_event"):
-        VarGrad(4).log_weights(masked_within, masked_within, X, COUNTS)
 
 
 # -- one run or many

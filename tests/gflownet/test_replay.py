@@ -106,14 +106,3 @@ def test_a_loaded_state_is_the_buffers_own() -> None:
     there.clear()
     there.add(s=torch.eye(2), x=torch.ones(2))
     assert len(there) == 2
-
-
-def test_bad_use() -> None:
-    with pytest.raises(ValueError, match="capacity of at least 1, not 0"):
-        ReplayBuffer(0)
-    buffer = ReplayBuffer(5)
-    with pytest.raises(ValueError, match="The replay buffer is empty"):
-        buffer.draw(1)
-    buffer.add(s=torch.eye(2), z=torch.ones(2))
-    with pytest.raises(ValueError, match="This buffer holds s, z; got s, x"):
-        buffer.add(s=torch.eye(2), x=torch.ones(2))

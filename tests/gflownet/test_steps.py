@@ -23,7 +23,6 @@ from plot_attractors.gflownet import (
     score_trajectories,
     simulate,
     simulate_backward,
-    unroll,
 )
 from plot_attractors.gflownet.trajectories import (
     Step,
@@ -83,31 +82,7 @@ def test_whole_trajectories_are_scored_as_they_were_simulated(name: str) -> None
     assert trajectories.times.flatten().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@steps
-def test_unrolled_programs_score_as_the_steps_do(name: str) -> None:
-    step, z0, context = STEPS[name](0.0), torch.randn(B, D), torch.randn(B, D)
-    target = Normal(torch.zeros(B, D), 0.5).to_event(1)
-    model, guide = unroll(
-        step,
-        step,
-        T,
-        initial=lambda: (z0, context),
-        terminal=lambda context: pyro.sample("z", target),
-        log_reward=lambda end, context: torch.tensor(math.log(5.0)),
-    )
-    with pyro.plate("batch", B):
-        trace = poutine.trace(guide).get_trace()
-        replayed = poutine.trace(poutine.replay(model, trace=trace)).get_trace()
-    assert trace.stochastic_nodes == [f"z_{t}" for t in range(1, T + 1)]
-    z = torch.stack([z0, *[trace.nodes[f"z_{t}"]["value"] for t in range(1, T + 1)]])
-    log_pf = [score_step(step, z[t], z[t + 1], float(t), context) for t in range(T)]
-    assert torch.allclose(trace.log_prob_sum(), torch.stack(log_pf).sum(), atol=1e-3)
-    log_pb = [score_step(step, z[t], z[t - 1], float(t), context) for t in range(T, 1, -1)]
-    expected = torch.stack([*log_pb, target.log_prob(z[-1]) + math.log(5.0)]).sum()
-    assert torch.allclose(replayed.log_prob_sum(), expected, atol=1e-3)
-
-
-def test_a_log_ratio_of_steps_is_that_of_the_programs_unrolled() -> None:
+def test_a_log_ratio_of_trajectories() -> None:
     torch.manual_seed(0)
     step, back = as_step(forward()), as_step(Dynamics(D, T, context=True, time=True, units=16))
     z0, context = torch.zeros(B, D), torch.randn(B, D)
@@ -148,23 +123,6 @@ def test_scales_and_masks_of_a_step_count() -> None:
     torch.testing.assert_close(
         score_step(poutine.mask(step, mask=mask), z, to, 0.0, NONE), whole * mask
     )
-
-
-def test_steps_that_cannot_be_taken() -> None:
-    def elsewhere(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        return pyro.sample("y", Normal(z, 1.0).to_event(1))
-
-    def more(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        speed = pyro.sample("speed", Normal(torch.zeros_like(z), 1.0).to_event(1))
-        return pyro.sample("z", Normal(z + speed, 1.0).to_event(1))
-
-    z = torch.zeros(B, D)
-    with pytest.raises(ValueError, match='must sample its next state at the site "z"'):
-        score_step(elsewhere, z, z, 0.0, NONE)
-    with pytest.raises(ValueError, match="'speed' beside its next state cannot be scored"):
-        score_step(more, z, z, 0.0, NONE)
-    with pytest.raises(ValueError, match="within a 'box' or a 'ball', not 'sphere'"):
-        exploring(drift, 0.5, REACH, "sphere")  # type: ignore[arg-type]
 
 
 def test_shifted_trajectories_keep_their_end() -> None:

@@ -1,0 +1,355 @@
+"""What is refused, in one table: options, programs, and what would be silently wrong."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from functools import partial
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.infer.autoguide import (
+    AutoDelta,
+    AutoGuideList,
+    AutoMultivariateNormal,
+    AutoNormal,
+    AutoNormalMessenger,
+    AutoStructured,
+)
+from torch import Tensor
+
+from plot_attractors.gflownet import (
+    ForwardKL,
+    Langevin,
+    LocalSearch,
+    LogRatioLoss,
+    Replay,
+    ReplayBuffer,
+    SiteBalance,
+    Sleep,
+    TrajectoryBalance,
+    VarGrad,
+    exploring,
+    simulation_based_calibration,
+    temper,
+    tempered,
+    to_datatree,
+)
+from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.trajectories import score_step
+
+from ..problems import DATA, gaussian_guide, gaussian_model
+
+# -- options
+
+
+def empty_buffer() -> None:
+    ReplayBuffer(5).draw(1)
+
+
+def other_columns() -> None:
+    buffer = ReplayBuffer(5)
+    buffer.add(s=torch.eye(2), z=torch.ones(2))
+    buffer.add(s=torch.eye(2), x=torch.ones(2))
+
+
+def drawn(off_policy: Any, model: Any, guide: Any, *args: Any, **options: Any) -> None:
+    LogRatioLoss(options.pop("particles", 3), off_policy=off_policy, **options).log_ratios(
+        model, guide, *args
+    )
+
+
+def coin() -> None:
+    pyro.sample("z", dist.Bernoulli(0.5))
+
+
+def rows(x: Tensor) -> None:
+    with pyro.plate("rows", len(x)):
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+
+def normal() -> None:
+    pyro.sample("z", dist.Normal(0.0, 1.0))
+
+
+def of_step(name: str, beside: bool) -> None:
+    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        if beside:
+            pyro.sample("speed", dist.Normal(torch.zeros_like(z), 1.0).to_event(1))
+        return pyro.sample(name, dist.Normal(z, 1.0).to_event(1))
+
+    score_step(step, torch.zeros(4, 3), torch.zeros(4, 3), 0.0, torch.zeros(0))
+
+
+def wrong_shape() -> None:
+    SiteBalance(lambda _: torch.zeros(7), 4).loss(coin, coin)
+
+
+OPTIONS: list[tuple[Any, str]] = [
+    (lambda: LogRatioLoss(0), "at least one particle"),
+    (lambda: LogRatioLoss(2).loss(coin, coin), "needs its objective"),
+    (lambda: VarGrad(1), "at least 2"),
+    (lambda: VarGrad(2, model_gradient="none"), "must be 'wake' or 'objective'"),
+    (lambda: VarGrad(2, loss="absolute"), "'squared' or 'huber'"),  # type: ignore[arg-type]
+    (lambda: VarGrad(2, loss="huber", delta=-1.0), "must be positive"),
+    (lambda: robust_loss(torch.ones(2), "huber", 0.0), "must be positive"),
+    (lambda: ForwardKL(1), "2 or more"),
+    (lambda: ForwardKL(2, off_policy=[print]), "needs the density of what is drawn"),
+    (lambda: SiteBalance(print, lam=-1.0), "λ must be a finite number"),
+    (wrong_shape, "The flow must give"),
+    (lambda: TrajectoryBalance(batch_plate="data"), "log Z of its own"),
+    (lambda: TrajectoryBalance(log_z_scale=0.0), "log_z_scale must be positive"),
+    (lambda: ReplayBuffer(0), "capacity of at least 1"),
+    (empty_buffer, "The replay buffer is empty"),
+    (other_columns, "This buffer holds s, z; got s, x"),
+    (lambda: Replay(5, 1.5), "share between 0 and 1"),
+    (lambda: LocalSearch(0), "at least one step"),
+    (lambda: Langevin(0.0), "positive step size"),
+    (partial(drawn, Langevin(0.1), coin, coin), "real-valued latent site"),
+    (partial(drawn, Langevin(0.1), normal, AutoNormal(normal)), "follow from"),
+    (partial(drawn, Replay(), coin, coin, particles=1), "two particles"),
+    (partial(drawn, Replay(), coin, coin, vectorize_particles=False), "run at once, of the same"),
+    (partial(drawn, Replay(), rows, rows, DATA, batch_plate="rows"), "run at once, of the same"),
+    (tempered(coin, 0.0), "temperature must be a positive number"),
+    (lambda: temper(dist.Cauchy(1.0, 1.0), 2.0), r"temper.register\(Cauchy\)"),
+    (lambda: temper(dist.Poisson(torch.ones(2)).to_event(1), 2.0), "cannot be tempered"),
+    (lambda: temper(dist.Gamma(0.3, 1.0), 0.5), r"0\.5: take a temperature above 0\.7"),
+    (lambda: temper(dist.Beta(2.0, 0.3), 0.5), r"0\.5: take a temperature above 0\.7"),
+    (lambda: exploring(print, 0.5, 0.1, "sphere"), "a 'box' or a 'ball', not 'sphere'"),  # type: ignore[arg-type]
+    (lambda: of_step("y", False), 'must sample its next state at the site "z"'),
+    (lambda: of_step("z", True), "'speed' beside its next state cannot be scored"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), OPTIONS)
+def test_options(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# -- programs of losses
+
+
+def no_sites() -> None:
+    pass
+
+
+def two_sites() -> None:
+    gaussian_guide()
+    pyro.sample("extra", dist.Normal(0.0, 1.0))
+
+
+def auxiliary_guide() -> None:
+    """log Z by its weights is −0.66 for −2.27 of a conjugate pair: q(z) is an integral."""
+    a = pyro.sample("extra", dist.Normal(0.0, 1.0), infer={"is_auxiliary": True})
+    pyro.sample("z", dist.Normal(a, 1.0))
+
+
+def doubled_guide(log_density: float = 0.0) -> None:
+    """log Z by its weights is −2.96 for −2.27."""
+    u = pyro.sample("u", dist.Normal(0.5, 0.3), infer={"is_auxiliary": True})
+    pyro.sample("z", dist.Delta(2 * u, torch.full_like(u, log_density)))
+
+
+def improper_model() -> None:
+    z = pyro.sample("z", dist.ImproperUniform(dist.constraints.real, (), ()))
+    pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(0.0))
+
+
+def observed_guide() -> None:
+    gaussian_guide()
+    with pyro.plate("data", 5):
+        pyro.sample("x", dist.Normal(0.0, 1.0))
+
+
+def enumerated_guide() -> None:
+    pyro.sample("z", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+
+
+def subsampled_model() -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 2.0))
+    with pyro.plate("data", 100, subsample_size=5):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=DATA)
+
+
+def rewarded(reward: float) -> None:
+    pyro.sample("z", dist.Normal(0.0, 2.0))
+    pyro.factor("reward", torch.tensor(reward))
+
+
+def depending() -> None:
+    a = pyro.sample("z", dist.LogNormal(1.0, 0.5))
+    pyro.sample("b", dist.Normal(a, 1.0))
+
+
+def structured() -> Any:
+    return AutoStructured(depending, conditionals="normal", dependencies="linear")
+
+
+def listed() -> Any:
+    guide = AutoGuideList(depending)
+    guide.append(AutoDelta(poutine.block(depending, expose=["z"])))
+    guide.append(AutoNormal(poutine.block(depending, expose=["b"])))
+    return guide
+
+
+COUNTS = torch.tensor([True, False, True])
+
+
+def masked(within: bool = False, masks: bool = True) -> None:
+    with pyro.plate("rows", 3):
+        fn = dist.Normal(torch.zeros(3, 2), 1.0)
+        if within:
+            pyro.sample("z", fn.mask(COUNTS[:2]).to_event(1))
+        else:
+            pyro.sample("z", fn.to_event(1).mask(COUNTS if masks else True))
+
+
+def half_observed() -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 1.0))
+    with pyro.plate("data", 3):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=torch.ones(3), obs_mask=COUNTS)
+
+
+def walk(size: int | None) -> None:
+    with pyro.plate("rows", 4, subsample_size=size):
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(z.cumsum(-1), 1.0), obs=torch.tensor(1.0))
+
+
+def walk_guide(size: int | None) -> None:
+    with pyro.plate("rows", 4, subsample_size=size):
+        pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
+
+
+MODEL, GUIDE = gaussian_model, gaussian_guide
+PROGRAMS: list[tuple[Any, Any, dict[str, Any], str]] = [
+    (MODEL, no_sites, {}, "The model samples 'z' and the guide does not"),
+    (MODEL, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
+    (MODEL, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
+    (MODEL, doubled_guide, {}, "no Deltas that follow from them with the density"),
+    (improper_model, GUIDE, {}, "'z' of the model has an improper prior"),
+    (MODEL, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
+    (MODEL, enumerated_guide, {}, "asks to enumerate 'z'"),
+    (MODEL, AutoNormalMessenger(MODEL), {}, "GuideMessenger"),
+    (MODEL, AutoDelta(MODEL), {}, "a value of 'z' that is no sample"),
+    (depending, structured(), {}, "or depends on parameters"),
+    (depending, listed(), {}, "or depends on parameters"),
+    (MODEL, GUIDE, {"behaviour": no_sites}, "the behaviour policy does not"),
+    (subsampled_model, GUIDE, {}, "'x' lies in the subsampled plate 'data'"),
+    (MODEL, GUIDE, {"batch_plate": "data", "log_z": 0.0}, "'z' lies outside .* plate 'data'"),
+    (partial(rewarded, -math.inf), GUIDE, {}, "log p - log q is infinite .* site 'reward'"),
+    (partial(rewarded, math.nan), GUIDE, {}, "log p - log q is not a number"),
+    (MODEL, GUIDE, {"log_z": torch.zeros(3)}, r"log_z has shape \(3,\)"),
+    (partial(masked, masks=False), masked, {}, "'z' is masked in the guide and counts in the"),
+    (partial(masked, True), partial(masked, True), {}, r"within its events, .* \.to_event"),
+    (half_observed, AutoMultivariateNormal(half_observed), {}, "together with other sites"),
+]
+
+
+@pytest.mark.parametrize("vectorize", [None, False])
+@pytest.mark.parametrize(("model", "guide", "options", "message"), PROGRAMS)
+def test_programs(
+    model: Any, guide: Any, options: Any, message: str, vectorize: bool | None
+) -> None:
+    loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
+    with pyro.validation_enabled(False), pytest.raises(ValueError, match=message):
+        loss.loss_and_grads(model, guide)
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf])
+def test_what_is_no_number_is_refused_in_weights_too(reward: float) -> None:
+    with pyro.validation_enabled(False), pytest.raises(ValueError, match="infinite"):
+        ForwardKL(4).loss_and_grads(partial(rewarded, reward), gaussian_guide)
+
+
+@pytest.mark.parametrize(
+    ("loss", "size"), [(VarGrad(4, batch_plate="rows"), None), (VarGrad(4), 2)]
+)
+def test_parts_of_a_plate_that_act_on_each_other(loss: VarGrad, size: int | None) -> None:
+    with pytest.raises(ValueError, match="the plate 'rows' act on each other"):
+        loss.differentiable_loss(walk, walk_guide, size)
+
+
+# -- simulations and tables of draws
+
+
+def x_guide(x: Tensor) -> None:
+    pyro.sample("z", dist.Normal(0.0, 2.0))
+
+
+def factored(x: Tensor) -> None:
+    gaussian_model(x)
+    pyro.factor("reward", torch.tensor(1.0))
+
+
+def scaled(x: Tensor) -> None:
+    with poutine.scale(scale=0.5):
+        gaussian_model(x)
+
+
+def no_plate(x: Tensor) -> None:
+    pyro.sample("x", dist.Normal(pyro.sample("z", dist.Normal(0.0, 2.0)), 1.0), obs=x)
+
+
+def subsampled(x: Tensor) -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(x), subsample_size=3) as i:
+        pyro.sample("x", dist.Normal(z, 1.0), obs=x[i])
+
+
+def unobserved(x: Tensor) -> None:
+    pyro.sample("z", dist.Normal(0.0, 1.0))
+
+
+def comes_and_goes(x: Tensor) -> None:
+    if pyro.sample("k", dist.Bernoulli(0.5)) > 0:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+    pyro.sample("x", dist.Normal(0.0, 1.0).expand([len(x)]).to_event(1), obs=x)
+
+
+def half_line(x: Tensor) -> None:
+    pyro.sample("z", dist.HalfNormal(1.0))
+
+
+def sleep(model: Any, guide: Any, x: Tensor) -> None:
+    Sleep(8).loss(model, guide, x)
+
+
+TREE, SBC = partial(to_datatree, draws=20), partial(simulation_based_calibration, draws=1)
+COMES = comes_and_goes, poutine.block(comes_and_goes, hide=["x"])
+
+
+@pytest.mark.parametrize(
+    ("run", "programs", "message"),
+    [
+        (TREE, (MODEL, lambda x: None), "The model samples 'z' and the guide does not"),
+        (TREE, (no_plate, x_guide), r"'x' observes values of shape \(5,\) and draws values"),
+        (TREE, (subsampled, x_guide), "'n' is subsampled, anew in every run"),
+        (partial(TREE, batch_plate="row"), (MODEL, x_guide), "'z' lies outside the vectorised"),
+        (TREE, COMES, "differ between draws"),
+        (partial(SBC, simulations=-1), (MODEL, x_guide), "simulations must be a positive whole"),
+        (SBC, (MODEL, None), "neither was given"),
+        (partial(SBC, fit=lambda x: x_guide), (MODEL, x_guide), "both was given"),
+        (SBC, (MODEL, lambda x: None), "The model samples 'z' and the guide does not"),
+        (SBC, (unobserved, x_guide), "observes nothing"),
+        (SBC, (factored, x_guide), "The model has the factor 'reward'"),
+        (SBC, (scaled, x_guide), "has a scale, as of poutine.scale"),
+        (SBC, (no_plate, x_guide), "put it into a plate"),
+        (SBC, COMES, "differ between its runs"),
+        (sleep, (unobserved, x_guide), "The model observes nothing"),
+        (sleep, (MODEL, lambda x: two_sites()), "The guide samples 'extra', no latent site of"),
+        (sleep, (no_plate, x_guide), r"values of shape \(5,\) and draws values of shape \(\)"),
+        (sleep, (MODEL, half_line), "infinite"),
+    ],
+)
+def test_simulations_and_tables(run: Any, programs: Any, message: str) -> None:
+    torch.manual_seed(1)
+    with warnings.catch_warnings(), pyro.validation_enabled(False):
+        warnings.simplefilter("ignore")  # of a loop
+        with pytest.raises(ValueError, match=message):
+            run(*programs, DATA)
