@@ -9,7 +9,6 @@ import torch
 
 from plot_attractors.baselines import (
     EmergentCommunication,
-    check_distractors,
     choose,
     draw_candidates,
 )
@@ -40,6 +39,13 @@ class Config:
     temperature: tuple[Positive, Positive] = (2.0, 0.5)
     lr: Positive = 1e-3  # Adam's learning rate, falling
 
+    def __post_init__(self) -> None:
+        if self.batch <= self.distractors:
+            raise ValueError(
+                f"a batch of {self.batch} has no {self.distractors} distractors for each input: "
+                f"set batch to {self.distractors + 1} or more, or distractors to less"
+            )
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -54,7 +60,6 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     batch is a target, the others are its distractors.
     """
     inputs = input_source(data, require_model(model, EmergentCommunication))
-    check_distractors(c.batch, c.distractors)
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)
 

@@ -6,18 +6,15 @@ Source: Section *Comparison models*.
 from __future__ import annotations
 
 from plot_attractors.baselines.emergent_communication import (
-    Candidates,
     EmergentCommunication,
     Receiver,
     Sender,
-    check_distractors,
     choose,
     draw_candidates,
 )
 from plot_attractors.baselines.hard_coded import (
     HardCoded,
     RecognisableVectors,
-    Recogniser,
     SpriteRecogniser,
     feature_language,
     feature_sentences,
@@ -27,8 +24,8 @@ from plot_attractors.baselines.hard_coded import (
 from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, perplexity
 
 __all__ = [
-    "Candidates", "EmergentCommunication", "HardCoded", "MovingAverages",
-    "Receiver", "RecognisableVectors", "Recogniser", "Sender", "SpriteRecogniser", "VQVAE",
-    "check_distractors", "choose", "draw_candidates", "feature_language", "feature_sentences",
+    "EmergentCommunication", "HardCoded", "MovingAverages",
+    "Receiver", "RecognisableVectors", "Sender", "SpriteRecogniser", "VQVAE",
+    "choose", "draw_candidates", "feature_language", "feature_sentences",
     "perplexity", "random_sentences", "recogniser",
 ]  # fmt: skip

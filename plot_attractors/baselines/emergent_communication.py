@@ -16,7 +16,7 @@ from plot_attractors.model.protocols import Description
 
 __all__ = [
     "Candidates", "Choice", "EmergentCommunication", "Receiver", "Sender", "SlotSentences",
-    "check_distractors", "choose", "draw_candidates",
+    "choose", "draw_candidates",
 ]  # fmt: skip
 
 
@@ -188,26 +188,13 @@ class Candidates(NamedTuple):
     present: Tensor
 
 
-def check_distractors(batch: int, distractors: int) -> None:
-    """Raise ValueError where a batch does not have as many distractors for each of its inputs."""
-    if distractors < 1:
-        raise ValueError(f"the receiver needs one distractor or more, not {distractors}: paper, 49")
-    if batch <= distractors:
-        raise ValueError(
-            f"a batch of {batch} has no {distractors} distractors for each input: set batch to "
-            f"{distractors + 1} or more, or distractors to {batch - 1} or less"
-        )
-
-
 def draw_candidates(x: Tensor, distractors: int) -> Candidates:
     """Each input of a batch as a target, and distractors drawn without replacement from the others.
 
     An input x (B, …) that equals the target is no distractor, since no sentence could tell them
-    apart. Where a batch has too few inputs that differ, there are fewer distractors. Errors as of
-    `check_distractors`.
+    apart. Where a batch has too few inputs that differ, there are fewer distractors.
     """
     n = len(x)
-    check_distractors(n, distractors)
     name = number_inputs(x)
     lots = torch.rand(n, n, device=x.device).masked_fill(name[:, None] == name, -1.0)
     drawn = lots.topk(distractors, -1)

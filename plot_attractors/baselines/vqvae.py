@@ -68,13 +68,6 @@ class VQVAE(nn.Module):
         null_code: bool = False,
     ) -> None:
         super().__init__()
-        books = len(language.groups)
-        shortest = 0 if null_code else books
-        if language.ordered or (language.min_length, language.longest) != (shortest, books):
-            raise ValueError(
-                f"the language of a VQ-VAE {'with' if null_code else 'without'} null codes is a "
-                f"bag of {shortest} to {books} tokens, one of each group at most, not {language}"
-            )
         self.language, self.latent, self.null_code = language, latent, null_code
         self.encoder, self.decoder, self.continuous_decoder = encoder, decoder, continuous_decoder
         self.codes = nn.Parameter(SPREAD * torch.randn(language.tokens, latent))

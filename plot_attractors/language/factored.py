@@ -127,8 +127,8 @@ class FactoredSentences(TorchDistribution):
         >>> language = Language((1,) * 4, max_length=2)
         >>> parts = factors(language, (0, 0, 1, 1))
         >>> scores = torch.zeros(sum(len(f.subsets) for f in parts))
-        >>> FactoredSentences(language, parts, scores).mean  # of 10 sentences each token is in 4
-        tensor([0.4000, 0.4000, 0.4000, 0.4000])
+        >>> FactoredSentences(language, parts, scores).sample((5,)).shape
+        torch.Size([5, 4])
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -201,17 +201,9 @@ class FactoredSentences(TorchDistribution):
         scores = self.scores.expand(*batch_shape, -1)
         return FactoredSentences(self.language, self.factors, scores)
 
-    def power(self, beta: float | Sequence[float]) -> FactoredSentences:
-        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its tokens, where
-        these cost `length_cost` each.
-        """
-        if not isinstance(beta, Sequence):
-            return FactoredSentences(self.language.power(beta), self.factors, beta * self.scores)
-        cost = self.language.exponent * self.language.length_cost  # in the prior, which stays
-        b = torch.tensor(beta).to(self.scores)[self._subsets.factor.to(self.scores.device)]
-        tokens = self._subsets.subsets.to(self.scores).sum(-1)
-        scores = b * self.scores - (b - 1) * cost * tokens
-        return FactoredSentences(self.language, self.factors, scores)
+    def power(self, beta: float) -> FactoredSentences:
+        """The distribution ∝ P(s)^β."""
+        return FactoredSentences(self.language.power(beta), self.factors, beta * self.scores)
 
     def log_prob(self, s: Tensor) -> Tensor:
         length = self.language.length(s)
@@ -238,20 +230,6 @@ class FactoredSentences(TorchDistribution):
         j = torch.arange(len(self.factors), device=size.device)
         row = every.by_size.to(size.device)[j, size, place]
         return every.subsets.to(size.device)[row].sum(-2)
-
-    @property
-    def marginals(self) -> Tensor:
-        """(…, U) exact probabilities of all subsets of each factor, d log Z / d scores."""
-        with torch.enable_grad():
-            scores = self.scores.detach().clone().requires_grad_()
-            log_z = FactoredSentences(self.language, self.factors, scores).log_z
-            return torch.autograd.grad(log_z.sum(), scores)[0]
-
-    @property
-    def mean(self) -> Tensor:
-        """(…, width) exact probability that each token is present."""
-        p = self.marginals
-        return p @ self._subsets.subsets.to(p)
 
     @property
     @torch.no_grad()

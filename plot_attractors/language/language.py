@@ -12,9 +12,18 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit", "row_key"]
+__all__ = [
+    "MOST_SENTENCES",
+    "USAGE_INPUTS",
+    "Language",
+    "in_use_threshold",
+    "pairs_to_fit",
+    "row_key",
+    "usage",
+]
 
 MOST_SENTENCES = 100_000  # that are listed
+USAGE_INPUTS = 4096  # on which it is counted what is in use
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
@@ -248,33 +257,6 @@ class Language:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
         return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
 
-    def parse(self, name: str) -> Tensor:
-        """(width,) float32 the sentence of a name, as `name` writes it.
-
-        >>> pairs = Language((2, 2))
-        >>> pairs.name(pairs.parse("B·C"))
-        'B·C'
-
-        Raises ValueError for a token that there is not, or a sentence that has no probability.
-        """
-        tokens = [] if name.strip() in ("", "∅") else [t.strip() for t in name.split("·")]
-        numbers = {self.token_name(j): j for j in range(self.tokens)}
-        if unknown := [token for token in tokens if token not in numbers]:
-            raise ValueError(
-                f"there is no token {unknown[0]!r}: tokens are {self.token_name(0)} to "
-                f"{self.token_name(self.tokens - 1)}, with · between them"
-            )
-        s = torch.zeros(self.width)
-        for place, token in enumerate(tokens):
-            at = numbers[token] + place * self.tokens * self.ordered
-            if at >= self.width or s[at]:
-                raise ValueError(f"{name!r} is no sentence of this language")
-            s[at] = 1
-        groups = [int(self.token_group[numbers[token]]) for token in tokens]
-        if len(set(groups)) < len(groups) or not self.min_length <= len(tokens) <= self.longest:
-            raise ValueError(f"{name!r} is no sentence of this language")
-        return s
-
 
 @lru_cache(maxsize=64)
 def _power(language: Language, beta: float) -> Language:
@@ -312,3 +294,16 @@ def pairs_to_fit(inputs: int) -> tuple[int, ...]:
     (2, 2, 2, 2, 2)
     """
     return (2,) * min(max(math.ceil(math.log2(max(inputs, 2))), 2), 6)
+
+
+def usage(language: Language, s: Tensor) -> dict[str, float]:
+    """Sentences in use among the samples s (n, width), and tokens of these."""
+    different, times = s.unique(dim=0, return_counts=True)
+    used = different[times / len(s) > in_use_threshold(language.count)]
+    tokens = language.bag(used).sum(0) if len(used) else torch.zeros(1)
+    return {"sentences_in_use": float(len(used)), "tokens_in_use": float((tokens > 0).sum())}
+
+
+def in_use_threshold(sentences: int) -> float:
+    """The share of probability from which a sentence is in use: a tenth of an equal share."""
+    return 0.1 / sentences

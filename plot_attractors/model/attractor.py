@@ -141,14 +141,6 @@ class AttractorModel(nn.Module):
                 elif isinstance(kept, list):
                     kept[:] = [new if one is old else one for one in kept]
 
-    def check_parts(self) -> None:
-        """Tries all parts, which may have been replaced; ValueError for one not as in `PARTS`."""
-        if (latent := check_parts(self)) != self.latent:
-            raise ValueError(
-                f"the sentence encoder has embeddings of {latent} dimensions, and this model was "
-                f"built for {self.latent}: build it with this sentence encoder"
-            )
-
     def sentence_prior(self, n: int) -> SentencePolicy:
         """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
         return prior_policy(self.language.power(self.reward.beta), (n,), self.device)

@@ -1,6 +1,5 @@
 """Training: phases, E-step, M-step, where sentences come from, and how tokens learn."""
 
-from .e_step import EStep
 from .em import EM, EMConfig
 from .m_step import (
     MStep,
@@ -12,9 +11,8 @@ from .m_step import (
     require_posterior,
     summary,
     visited_sentence,
-    visited_sentences,
 )
-from .pool import PERTURBED_SD, Pool, SentencePool
+from .pool import Pool, SentencePool
 from .schedule import (
     At,
     Phase,
@@ -26,14 +24,12 @@ from .schedule import (
     require_parts,
     set_lr,
 )
-from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
+from .sentences import ExactSentences, SampledSentences, Sampling
 
 __all__ = [
     "EM",
-    "PERTURBED_SD",
     "At",
     "EMConfig",
-    "EStep",
     "ExactSentences",
     "MStep",
     "MStepConfig",
@@ -44,7 +40,6 @@ __all__ = [
     "Scalar",
     "Schedule",
     "SentencePool",
-    "Sentences",
     "VisitedLabels",
     "backward_trajectories",
     "clipped_update",
@@ -57,5 +52,4 @@ __all__ = [
     "set_lr",
     "summary",
     "visited_sentence",
-    "visited_sentences",
 ]

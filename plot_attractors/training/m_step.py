@@ -20,7 +20,7 @@ from plot_attractors.gflownet.programs import quoted
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.model.protocols import probing, require
+from plot_attractors.model.protocols import check_parts, probing, require
 from plot_attractors.ranges import NonNegative, Positive, check_ranges
 from plot_attractors.training.schedule import At, Scalar, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
@@ -61,7 +61,7 @@ def input_source(data: Any, model: nn.Module) -> Callable[[int], Tensor]:
     not as it must be (`model.protocols.PARTS`).
     """
     if isinstance(model, AttractorModel):
-        model.check_parts()
+        check_parts(model)
 
     def inputs(n: int) -> Tensor:
         x: Tensor = data.batch(n).x

@@ -19,7 +19,7 @@ from torch.distributions import Normal as TorchNormal
 from plot_attractors.gflownet.trajectories import Step, expected_score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.model.onset import PERSISTENCE
+from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
 from plot_attractors.model.protocols import along_axes, require
 from plot_attractors.training.sentences import Sentences
 
@@ -49,12 +49,10 @@ class Basins:
     steps: int
     walk: int
     epsilon: float
-    persistence: float = PERSISTENCE
 
     def stationary(self, z: Tensor, z_hat: Tensor) -> Normal:
         """One step at ẑ, forward or backward: N(ẑ + ρ(z − ẑ), (1 − ρ²)ε²)."""
-        sd = self.epsilon * (1 - self.persistence**2) ** 0.5
-        return Normal(torch.lerp(z_hat, z, self.persistence), sd)
+        return Normal(torch.lerp(z_hat, z, PERSISTENCE), STATIONARY_SD * self.epsilon)
 
 
 class OffSentence(NamedTuple):
@@ -142,11 +140,16 @@ def off_sentence(
     """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences;
     None where no sentence can be too long, and no axis is unused.
     """
-    longer, unused = _ways_off(model, sentences)
+    layer = along_axes(model.sentence_encoder)
+    unused: Any = () if layer is None else layer.unused
+    longer = too_long(model.language.power(model.reward.beta))
+    if longer and not sentences.can_speak(longer):
+        longer = None
     if longer is None and not len(unused):
         return None
     rows = torch.randint(len(e.z0), (n,))
-    z = off_sentence_states(model, e[rows].distribution, perturbed_sd, sentences)
+    q = e[rows].distribution
+    z = off_sentence_states(model, q, perturbed_sd, sentences, longer, unused)
     return OffSentence(z, model.embed(sentences.nearest(z)), e.z0[rows])
 
 
@@ -171,15 +174,20 @@ def restoring_transitions(
 
 
 def off_sentence_states(
-    model: AttractorModel, q: Normal, perturbed_sd: tuple[float, float], sentences: Sentences
+    model: AttractorModel,
+    q: Normal,
+    perturbed_sd: tuple[float, float],
+    sentences: Sentences,
+    longer: Language | None,
+    unused: Any,
 ) -> Tensor:
     """(n, d) states at no sentence, of inputs with P(z0 | x) = q (n, d).
 
-    Half of them are where a sentence of up to two tokens too many would be, ∝ R(s; x), the others
-    at sentences ∝ R(s; x), but N(0, sd²) away along each unused axis. All are of one kind where the
-    other cannot be.
+    Half of them are where a sentence of a `longer` language would be, ∝ R(s; x), the others at
+    sentences ∝ R(s; x), but N(0, sd²) away along each axis that no token moves, `unused`. All are
+    of one kind where the other cannot be.
     """
-    n, (longer, unused) = len(q.loc), _ways_off(model, sentences)
+    n = len(q.loc)
     half = 0 if longer is None else n // 2 if len(unused) else n
     s = sentences.draw(Normal(q.loc[half:], q.scale[half:]))
     if half:
@@ -191,14 +199,6 @@ def off_sentence_states(
         z[half:, unused] += sd * torch.randn_like(sd)
         z[half:] = torch.where(model.onset.axis, model.embed(s[half:]), z[half:])
     return z
-
-
-def _ways_off(model: AttractorModel, sentences: Sentences) -> tuple[Language | None, Any]:
-    """The language of what is too long, where it can be drawn; the axes that no token moves."""
-    layer = along_axes(model.sentence_encoder)
-    unused: Any = () if layer is None else layer.unused
-    longer = too_long(model.language.power(model.reward.beta))
-    return longer if longer and sentences.can_speak(longer) else None, unused
 
 
 def too_long(language: Language) -> Language | None:

@@ -228,19 +228,6 @@ def test_it_learns_a_code_of_four_inputs_exactly(monkeypatch: pytest.MonkeyPatch
     assert summary["codes_in_use_1"] == summary["tokens_in_use"] == 4
 
 
-@pytest.mark.parametrize(
-    ("language", "null_code"),
-    [
-        (Language((2, 2)), False),
-        (Language((2, 2), 2), True),
-        (Language((2, 2), 2, ordered=True), False),
-    ],
-)
-def test_a_language_without_such_sentences_is_refused(language: Language, null_code: bool) -> None:
-    with pytest.raises(ValueError, match="the language of a VQ-VAE"):
-        VQVAE(language, 2, nn.Identity(), *decoders(2, 2), null_code)
-
-
 @pytest.mark.parametrize("preset", ["smoke", "modern"])
 def test_a_resumed_training_equals_an_uninterrupted_one(preset: str) -> None:
     own, inference = (registry.load(kind, "vqvae").PRESETS[preset] for kind in KINDS)

@@ -173,29 +173,3 @@ def test_names() -> None:
     assert language.name(language.sentences[-1]) == "B·D·F·H·J·L"
     assert language.name(torch.zeros(12)) == "∅"
     assert Language((1,) * 60, max_length=2).token_name(59) == "w59"
-
-
-@pytest.mark.parametrize(
-    "language", [Language((2, 2, 1)), Language((1,) * 4, max_length=3, ordered=True)]
-)
-def test_names_are_parsed_as_they_are_written(language: Language) -> None:
-    for s in language.sentences:
-        assert torch.equal(language.parse(language.name(s)), s.float())
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("A·Q", "no token 'Q': tokens are A to E"),
-        *((s, "no sentence") for s in ("A·B", "A·A", "∅")),
-    ],
-)
-def test_names_that_are_no_sentences(name: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        Language((2, 2, 1)).parse(name)
-
-
-@pytest.mark.parametrize("name", ["A·A", "B·A·B", "A·B·C·D", "∅"])
-def test_names_that_are_no_sequences(name: str) -> None:
-    with pytest.raises(ValueError, match="is no sentence"):
-        Language((1,) * 4, max_length=3, ordered=True).parse(name)

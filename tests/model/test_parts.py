@@ -33,7 +33,8 @@ from plot_attractors.model.reward import Reward
 from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
-from plot_attractors.training import MStep, MStepConfig, input_source, visited_sentences
+from plot_attractors.training import MStep, MStepConfig, input_source
+from plot_attractors.training.m_step import visited_sentences
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (

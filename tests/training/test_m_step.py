@@ -19,9 +19,8 @@ from plot_attractors.training import (
     MStepConfig,
     require_posterior,
     summary,
-    visited_sentences,
 )
-from plot_attractors.training.m_step import elbo
+from plot_attractors.training.m_step import elbo, visited_sentences
 
 
 def bits(n: int) -> Tensor:

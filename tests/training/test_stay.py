@@ -139,7 +139,9 @@ def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -
     e, longer, near = model.encode(torch.randn(60, 6)), too_long(model.language), 0.02 * 6
     assert longer == Language((1,) * 6, min_length=3, max_length=4)
     assert model.sentence_encoder.mean.unused.tolist() == [4, 5]
-    z = off_sentence_states(model, e.distribution, (1.0, 2.0), ExactSentences(model))
+    z = off_sentence_states(
+        model, e.distribution, (1.0, 2.0), ExactSentences(model), longer, torch.tensor([4, 5])
+    )
     assert distance(model, z[:30], longer.sentences).max() < near
     assert distance(model, z[30:], model.sentences).median() > 0.5
     flat = z[30:].clone()
