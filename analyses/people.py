@@ -33,7 +33,7 @@ from plot_attractors.analysis.responses import (
 from plot_attractors.analysis.sampling import number_rows
 from plot_attractors.analysis.shape import ATTRACTORS
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
-from plot_attractors.data.columns import read_columns, suggestion
+from plot_attractors.data.columns import read_columns
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
@@ -163,7 +163,9 @@ def read_people(run: Run, path: Path | None) -> People:
     kind = next((kind for columns, kind in KINDS.items() if {*columns} <= {*frame.columns}), "")
     numbers = {"typicality": ["typicality"], "trials": ["time"]}.get(kind, [])
     if not kind and "name" in frame.columns:  # ratings, as those of norms
-        numbers = [name for name in table.measures([*table.frame]) if name not in ("sd", "n")]
+        floats = map(str, frame.select_dtypes("float"))
+        numbers = [name for name in floats if name not in ("sd", "n")]
+        numbers = [name for name in numbers if (frame[name].dropna() % 1 != 0).mean() > 0.5]
         kind = "ratings" if numbers else ""
     if not kind:
         raise ValueError(
@@ -178,10 +180,9 @@ def read_people(run: Run, path: Path | None) -> People:
     kept = frame[~frame[columns].isin(unknown).any(axis=1)]
     names = list(dict.fromkeys(kept[columns].to_numpy().ravel().tolist()))
     if len(names) < FEWEST:
-        near = suggestion(unknown[0], known) if unknown and known else ""
         raise ValueError(
             f"{Path(path).name} has {len(names)} names in common with the model's data, and "
-            f"{FEWEST} are needed: {', '.join(map(repr, unknown[:3]))} are no inputs{near}"
+            f"{FEWEST} are needed: {', '.join(map(repr, unknown[:3]))} are no inputs"
         )
     if unknown:
         logger.warning(

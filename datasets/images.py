@@ -14,7 +14,7 @@ KIND = "images"  # presets of other programs may be for data of this kind
 
 @dataclass(frozen=True)
 class Config(ColumnRoles):
-    path: Path | None = None  # of the folder, or of an npy or npz file, as in --data photos
+    path: Path | None = None  # of the folder, or of an npy file, as in --data photos
     side: Side = 32  # pixels of an image's side
     table: Path | None = None  # of what is known of the images: a CSV with a row an image
     # columns of the table that are continuous, though their numbers are whole
@@ -28,5 +28,5 @@ def load(config: Config) -> ImageSet:
     """The images; ValueError as of `read_images`, and where no file is named."""
     c = config
     if c.path is None:
-        raise ValueError("Say which images to read: --data photos (folder, npy or npz).")
-    return read_images(c.path, c.table, side=c.side, continuous=c.continuous, **c.columns)
+        raise ValueError("Say which images to read: --data photos (folder or npy).")
+    return read_images(c.path, c.table, side=c.side, continuous=c.continuous, **c.roles)

@@ -35,5 +35,5 @@ def load(config: Config) -> BinaryTable:
     c = config
     return read_table(
         config.path, names=c.names, one_hot=c.one_hot, at_least=c.at_least, missing=c.missing,
-        **c.columns,
+        **c.roles,
     )  # fmt: skip

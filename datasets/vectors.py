@@ -1,4 +1,4 @@
-"""Your own real-valued vectors, as embeddings: npy, npz, CSV or Parquet."""
+"""Your own real-valued vectors, as embeddings: npy, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KIND = "vectors"  # presets of other programs may be for data of this kind
 
 @dataclass(frozen=True)
 class Config(ColumnRoles):
-    path: Path | None = None  # of the file, as in --data embeddings.npz
+    path: Path | None = None  # of the file, as in --data embeddings.npy
     table: Path | None = None  # of what is known of the vectors: a CSV with a row a vector
     names: str = ""  # column that names the rows
     # columns of labels that are continuous, though their numbers are whole
@@ -27,5 +27,5 @@ def load(config: Config) -> Vectors:
     """The vectors; ValueError as of `read_vectors`, and where no file is named."""
     c = config
     if c.path is None:
-        raise ValueError("Say which vectors to read: --data embeddings.npz (npy, CSV, ...).")
-    return read_vectors(c.path, c.table, names=c.names, continuous=c.continuous, **c.columns)
+        raise ValueError("Say which vectors to read: --data embeddings.npy (or CSV, ...).")
+    return read_vectors(c.path, c.table, names=c.names, continuous=c.continuous, **c.roles)

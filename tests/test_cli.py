@@ -95,11 +95,11 @@ fit hbv --set vocabulary=none => the setting 'vocabulary' takes a whole number
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data hbv => hbv and hbv are both data sets: leave --data out
 fit table --data none.csv => none\.csv
-fit images --data photos => there is no file '.*photos': give the path of the images
+fit images --data photos => there is no file '.*photos'
 fit dsprites --data hbv => dsprites and hbv are both data sets: leave --data out
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
 fit dsprites --set pixel_noise=0 => 'pixel_noise' takes a number above 0 and at most
-fit vqvae --data a.npz => No such file
+fit vqvae --data a.npy => No such file
 analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN training ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of

@@ -5,18 +5,18 @@ real-valued vectors.
 from __future__ import annotations
 
 from plot_attractors.data.batch import Batch, DataSet, is_real, mean_pixels, pairs
-from plot_attractors.data.digests import Digest, differences, digests
+from plot_attractors.data.columns import ColumnRoles
+from plot_attractors.data.digests import differences, digests
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Channels, Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
-from plot_attractors.data.roles import ColumnRoles
 from plot_attractors.data.table import BinaryTable, read_table
 from plot_attractors.data.vectors import Vectors, read_vectors
 
 __all__ = [
-    "Batch", "BinaryTable", "Channels", "ColouredSprites", "ColumnRoles", "DataSet", "Digest",
-    "Feature", "HierarchicalBinaryVectors", "ImageSet", "Labelled", "Vectors", "differences",
+    "Batch", "BinaryTable", "Channels", "ColouredSprites", "ColumnRoles", "DataSet", "Feature",
+    "HierarchicalBinaryVectors", "ImageSet", "Labelled", "Vectors", "differences",
     "digests", "is_real", "load_sprites", "mean_pixels", "pairs", "read_images", "read_table",
     "read_vectors",
 ]  # fmt: skip

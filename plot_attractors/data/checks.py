@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +25,26 @@ def check_whole(what: str, value: object, least: int = 1, most: int | None = Non
 
 
 @contextmanager
-def reading(path: Path, what: str, hint: str = "", needs: str = "") -> Iterator[None]:
+def reading(path: Path, what: str) -> Iterator[None]:
     """Turn whatever a library raises for a damaged or foreign file into a ValueError, a sentence
-    that names the file, what it was read as, and the first line of the reason, or a package that it
-    needs.
+    that names the file, what it was read as, and the first line of the reason.
     """
     try:
         yield
     except Exception as error:
-        if needs and isinstance(error, ImportError):
-            raise ValueError(
-                f"reading {path.name} needs {needs}, which is not installed: install {needs}, or "
-                "save the table as CSV"
-            ) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}{hint}") from error
+        raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}") from error
 
 
-def read_array(path: Path, what: str, name: str, dimensions: Collection[int], **how: Any) -> Any:
-    """The array of numbers of an npy file; of an npz file the one called `name`, or the only one of
-    so many dimensions. `how` as of `numpy.load`; `what` it holds stands in sentences.
-    """
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}: give the path of the {what} themselves")
-    with reading(path, f"an array of {what}"):
+def read_array(path: Path, **how: Any) -> Any:
+    """The array of numbers of an npy file; `how` as of `numpy.load`."""
+    if path.suffix.lower() != ".npy" or not path.is_file():
+        raise ValueError(
+            f"there is no file {str(path)!r} of one array, as numpy.save writes (.npy)"
+        )
+    with reading(path, "an array"):
         array: Any = np.load(path, allow_pickle=False, **how)
-        if path.suffix.lower() == ".npz":
-            with array as file:
-                arrays = list[Any]()
-                for key in [name] if name in file.files else file.files:
-                    with suppress(ValueError):  # no numbers, such as a pickled dictionary
-                        arrays += [file[key]] if key == name or file[key].ndim in dimensions else []
-            if len(arrays) != 1:
-                raise ValueError(
-                    f"it has {len(arrays)} arrays of {' or '.join(map(str, dimensions))} "
-                    f"dimensions: call the one of them {name!r}"
-                )
-            array = arrays[0]
-        if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+        if array.dtype.kind not in "buif":
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
     return array
 
@@ -81,7 +63,7 @@ def as_rows(values: Any, columns: int) -> Tensor:
 def as_bits(values: Any, columns: int, optional: bool = False) -> Tensor:
     """(n, columns) float32 of rows of 0, 1 and, where they are `optional`, NaN; else ValueError."""
     x = as_rows(values, columns)
-    wrong = ~((x == 0) | (x == 1) | (x.isnan() if optional else x.new_zeros(()).bool()))
+    wrong = (x != 0) & (x != 1) & ~(x.isnan() & optional)
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(

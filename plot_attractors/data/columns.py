@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import io
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +17,31 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from plot_attractors.data.batch import split_rows
 from plot_attractors.data.checks import reading
+from plot_attractors.ranges import Seed, Share
 
 __all__ = [
-    "MISSING", "Columns", "check_roles", "column_names", "is_number", "listed", "read_columns",
+    "MISSING",
+    "ColumnRoles",
+    "Columns",
+    "listed",
+    "names_in",
+    "read_columns",
     "suggestion",
-]  # fmt: skip
+]
 
 logger = logging.getLogger(__name__)
 
 BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 DASHES = ("-", "–", "−")
 PAIRS = [("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((d, "+") for d in DASHES)]
-WORDS = [{no: 0, yes: 1} for no, yes in PAIRS]
-SPLIT = BINARY | {"train": 0, "held_out": 1}
-MISSING = (".", "-", "–", "?", "NA", "n/a", "nan", "null")
-SIGNED = tuple(word for word in MISSING if word not in DASHES)  # in a table with a plus
-PLUS = r"\W*\+\W*"  # a cell that holds it, in whose table a dash is its opposite
+SPELLINGS = [BINARY, *({no: 0, yes: 1} for no, yes in PAIRS)]
+SPLIT = [BINARY | {"train": 0, "held_out": 1}]
+MISSING = (".", "?", "NA", "n/a", "nan", "null")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-NUMBERED = re.compile(
-    r".*_id|unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE
-)  # names of such columns; the last may be of something else
+NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
 COUNTED = 10  # rows through which numbers go up by one, and count them
-MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
-MOST_STEPS = 10  # thresholds of a column
 MOST_NAMES = 10  # column names that one sentence lists
 EMPTY: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # alone is missing in files
 
@@ -51,23 +51,24 @@ class Columns:
     """The columns of a file; every method raises ValueError, in a sentence that names the file.
 
     - ``frame``: numbers, or texts without spaces around; NaN where a value is missing;
-    - ``rows``: names that an unnamed first column gives the rows, or none;
-    - ``missing_values``: the words that stood for a missing value.
+    - ``rows``: names that an unnamed first column gives the rows, or none.
     """
 
     frame: pd.DataFrame
     path: Path
     rows: tuple[str, ...] = ()
-    missing_values: tuple[str, ...] = MISSING
 
     @property
     def name(self) -> str:
         return self.path.name
 
-    def row(self, number: int) -> str:
-        """How messages name a row, from its number counted from 0."""
-        header = ", header excluded" if self.path.suffix.lower() in (".csv", ".tsv") else ""
-        return f"row {number + 1} (counting from 1{header})"
+    def column(self, name: str) -> str:
+        return f"column {name!r} of {self.name}"
+
+    @staticmethod
+    def row(mask: Any) -> str:
+        """The first row of a mask (rows,)."""
+        return f"row {int(np.argmax(mask)) + 1} (counting from 1, header excluded)"
 
     def require(self, names: Iterable[str]) -> None:
         """Refuse names that no column has."""
@@ -81,8 +82,8 @@ class Columns:
         return pd.api.types.is_numeric_dtype(self.frame[name].dtype)
 
     def without_numbering(self, names: Sequence[str]) -> Sequence[str]:
-        """The same columns. One of different whole numbers is refused where its name is as id, or
-        ends so and they are consecutive; else the log says that it has such a name, or counts.
+        """The same columns. One of different whole numbers that is called as ids are is refused;
+        the log names one that counts the rows.
         """
         for name in names:
             if not self.is_numeric(name) or len(self.frame) < 3:
@@ -90,58 +91,68 @@ class Columns:
             number = self.numbers(name)
             if (number != np.floor(number)).any() or not self.frame[name].is_unique:
                 continue
-            where, named = f"column {name!r} of {self.name}", NUMBERED.fullmatch(name)
-            if named and (not named[1] or np.ptp(number) < len(number)):
+            if NUMBERED.fullmatch(name):
                 raise ValueError(
-                    f"{where} seems to number the rows ({number[0]:.0f}, {number[1]:.0f}, …): set "
-                    f"names={name} or ignore={name}, or rename it if it tells something of them"
+                    f"{self.column(name)} seems to number the rows ({number[0]:.0f}, "
+                    f"{number[1]:.0f}, …): set names={name} or ignore={name}, or rename it if it "
+                    "tells something of them"
                 )
-            if named or (len(number) >= COUNTED and (np.diff(number) == 1).all()):
-                logger.warning("%s has another whole number in each row: if it numbers them, set "
-                               "names=%s, or ignore=%s", where, name, name)  # fmt: skip
+            if len(number) >= COUNTED and (np.diff(number) == 1).all():
+                logger.warning("%s counts: if it numbers the rows, set names=%s, or ignore=%s",
+                               self.column(name), name, name)  # fmt: skip
         return names
 
     def binary(
-        self,
-        name: str,
-        values: Mapping[str, int] = BINARY,
-        expected: str = "0 and 1",
-        optional: bool = False,
+        self, name: str, spellings: Sequence[dict[str, int]] = SPELLINGS, optional: bool = False
     ) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """A column as 0s and 1s (rows,), by the given spelling of its values, and as −1 where a
-        value is missing that is optional.
+        """A column as 0s and 1s (rows,), by the spelling that most of its values have, and as −1
+        where a value is missing that is optional.
         """
-        column, inputs = self.frame[name], values is BINARY
+        column, spelling = self.frame[name], spellings[0]
         missing = column.isna().to_numpy(dtype=bool)
         if self.is_numeric(name):
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             text = column.str.lower()
-            if inputs:
-                values = max((BINARY, *WORDS), key=lambda pair: int(text.isin([*pair]).sum()))
-                expected = expected if values is BINARY else " and ".join(values)
-            number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
+            spelling = max(spellings, key=lambda values: int(text.isin([*values]).sum()))
+            number = text.map(spelling).to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~missing & (number != 0) & (number != 1)
-        refused = wrong if optional else missing | wrong
-        if refused.any():
-            row = int(refused.argmax())
-            value, where = column.iloc[row], f"column {name!r} of {self.name}"
-            if missing[row]:
-                count = int(missing.sum())
-                many = "a missing value in" if count == 1 else f"{count:,} missing values, first in"
-                ignored = " or set missing=ignore, to leave out of the likelihood what is missing"
-                raise ValueError(
-                    f"{where} has {many} {self.row(row)}: fill in, remove the row"
-                    f"{'s' * (count > 1)},{ignored if inputs else ' or mark it'}"
-                )
-            shown = f"{value:g}" if isinstance(value, float) else repr(value)
-            shown = shown if isinstance(value, str | float) else str(value)
+        if missing.any() and not optional:
             raise ValueError(
-                f"{where} holds {shown} in {self.row(row)}, where only {expected} can stand: "
-                f"recode it, name it in missing_values, or name the column in labels or ignore"
-                f"{self._advice(name)}"
+                f"{self.column(name)} has a missing value in {self.row(missing)}: fill it in, "
+                "remove the row, or set missing=ignore, to leave out of the likelihood what is "
+                "missing"
+            )
+        if wrong.any():
+            value = column.iloc[int(wrong.argmax())]
+            shown = f"{value:g}" if isinstance(value, float) else repr(value)
+            words = "0 and 1" if spelling is BINARY else " and ".join([*spelling][-2:])
+            raise ValueError(
+                f"{self.column(name)} holds {shown if isinstance(value, str | float) else value} "
+                f"in {self.row(wrong)}, where only {words} can stand: recode it, name it in "
+                "missing_values, or name the column in names, labels, one_hot, at_least or ignore"
             )
         return np.where(missing, -1, number).astype(np.int8)
+
+    def coded(
+        self, one_hot: Sequence[str], at_least: Sequence[str], others: Iterable[str]
+    ) -> list[str]:
+        """Names of the 0/1 columns that all columns but `others` make: of those in `one_hot` one
+        for each value, of those in `at_least` one for each number but the least.
+        """
+        names = list[str]()
+        for name in (name for name in self.frame.columns if name not in others):
+            if name in one_hot:
+                values = self.codes(name)[1]
+                names += [f"{name}={v}" for v in values[1:] * (len(values) == 2) or values]
+            elif name in at_least:
+                steps = np.unique(self.numbers(name)[self.frame[name].notna()])
+                names += [f"{name}>={step:.12g}" for step in steps[1:]]
+            else:
+                names.append(name)
+        if twice := _repeated(names):
+            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
+        return names
 
     def bits(self, column: str, optional: bool) -> np.ndarray[Any, np.dtype[np.int8]]:
         """(rows,) a 0/1 column as of `coded`, which another table may have named: of a column legs
@@ -149,19 +160,14 @@ class Columns:
         """
         if column in self.frame.columns:
             return self.binary(column, optional=optional)
-        names = [n for n in self.frame.columns if column.startswith((f"{n}=", f"{n}>="))]
-        if not names:
-            raise ValueError(
-                f"{self.name} has no column {column!r}, which the model was trained on"
-                f"{suggestion(column, list(self.frame.columns))}"
-            )
-        name = max(names, key=len)
+        sources = [n for n in self.frame.columns if column.startswith((f"{n}=", f"{n}>="))]
+        self.require(() if sources else (column,))
+        name = max(sources, key=len)
         missing = self.frame[name].isna().to_numpy(dtype=bool)
         if missing.any() and not optional:
             raise ValueError(
-                f"column {name!r} of {self.name} needs a value in every row to be coded as 0/1 "
-                f"columns, and {self.row(int(missing.argmax()))} has none: fill it in, or set "
-                "missing=ignore"
+                f"{self.column(name)} needs a value in every row to be coded as 0/1 columns, and "
+                f"{self.row(missing)} has none: fill it in, or set missing=ignore"
             )
         if column.startswith(f"{name}>="):
             bits = self.numbers(name) >= float(column.removeprefix(f"{name}>="))
@@ -170,94 +176,29 @@ class Columns:
             bits = np.array([*values, ""])[codes] == column.removeprefix(f"{name}=")
         return np.where(missing, -1, bits).astype(np.int8)
 
-    def coded(
-        self, one_hot: Sequence[str], at_least: Sequence[str], others: Iterable[str]
-    ) -> list[str]:
-        """Names of the 0/1 columns that all columns but `others` make: of those in `one_hot` one
-        for each value, of those in `at_least` one for each number but the least; where this names a
-        number, one for it of each other column of counts. Columns of counts that would not vary,
-        and of other numbers, are left out, which the log says.
-        """
-        least = next(filter(is_number, at_least), "")
-        names, aside, constant = list[str](), list[str](), list[str]()
-        for name in (name for name in self.frame.columns if name not in others):
-            known = self.frame[name].dropna()
-            if name in one_hot:
-                values = self.codes(name)[1]
-                names += [f"{name}={v}" for v in values[1:] * (len(values) == 2) or values]
-            elif name in at_least:
-                steps = np.unique(self.numbers(name)[self.frame[name].notna()])
-                if len(steps) > MOST_STEPS:
-                    raise ValueError(
-                        f"column {name!r} of {self.name} has {len(steps)} values, and at_least "
-                        f"makes a column of each of {MOST_STEPS} at most: make it coarser, as by "
-                        f"pandas.qcut(t[{name!r}], 5, labels=False)"
-                    )
-                names += [f"{name}>={step:.12g}" for step in steps[1:]]
-            elif not least or not self.is_numeric(name) or known.isin((0, 1)).all():
-                names.append(name)
-            elif (known % 1 != 0).any() or (known < 0).any():
-                aside.append(name)
-            else:
-                varies = (known >= float(least)).nunique() > 1
-                (names if varies else constant).append(f"{name}>={least}" if varies else name)
-        for some, why in ((aside, "are no counts"), (constant, f"are all or never {least}")):
-            if some:
-                logger.info(
-                    "%d columns of %s %s, and are left out: %s",
-                    len(some), self.name, why, listed(some),
-                )  # fmt: skip
-        if twice := _repeated(names):
-            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
-        return names
-
     def numbers(self, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(rows,) the numbers of a column, NaN where one is missing."""
         if not self.is_numeric(name):
             held = self.frame[name].dropna().iloc[:1].to_list() or [""]
             raise ValueError(
-                f"column {name!r} of {self.name} holds {held[0]!r}, which is no number: name it in "
-                "labels, names or ignore"
+                f"{self.column(name)} holds {held[0]!r}, which is no number: name it in labels, "
+                "names or ignore"
             )
         return self.frame[name].to_numpy(float, na_value=np.nan)  # type: ignore[no-any-return]
 
-    def tell_words(self, names: Iterable[str]) -> None:
-        """Log which word is 1 in those of these columns that hold words."""
-        texts = [n for n in names if n in self.frame.columns and not self.is_numeric(n)]
-        held = {name: {*self.frame[name].dropna().str.lower()} for name in texts}
-        for no, yes in PAIRS:
-            if columns := [name for name, words in held.items() if words and words <= {no, yes}]:
-                logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
-
-    def measures(self, names: Sequence[str]) -> list[str]:
-        """Those of these columns that are ratings and the like: numbers that are not whole."""
-        measures = []
-        for name in (name for name in names if name in self.frame.columns):
-            column = self.frame[name]
-            if pd.api.types.is_float_dtype(column.dtype):
-                known = column[np.isfinite(column)]
-                measures += [name] if len(known) and (known % 1 != 0).mean() > MEASURED else []
-        return measures
-
-    def without_measures(self, names: Sequence[str]) -> list[str]:
-        """Those of these columns that are no `measures`, which the log names."""
-        if measures := self.measures(names):
-            logger.warning(
-                "%s of %s are numbers that are not whole, and no inputs: compare the model with "
-                "them by analyze RUN people --set human=%s, or code them by at_least",
-                listed(measures), self.name, self.path,
-            )  # fmt: skip
-        return [name for name in names if name not in measures]
-
-    def _advice(self, name: str) -> str:
-        """The end of a sentence on a column that is not binary: what it may be."""
-        number = self.is_numeric(name)
-        if not number and self.frame[name].is_unique:
-            return f" (it tells every row apart: if it names them, set names={name})"
-        coded = f"one_hot={name} makes it a 0/1 column for each value"
-        if self.frame[name].nunique() == 2:
-            coded = f"one_hot={name} makes it one 0/1 column"
-        return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
+    def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
+        """A column as codes (rows,), −1 where missing, and the values they stand for."""
+        # Whole numbers became floats where one is missing: back, so that they read as in the file.
+        codes, values = pd.factorize(self.frame[name].convert_dtypes(), sort=True)
+        outcomes = tuple(str(value) for value in values)
+        if not outcomes:
+            raise ValueError(f"{self.column(name)} has no value in any row: name it in ignore")
+        if dash := {*DASHES} & {*outcomes} if "+" not in outcomes else set():
+            raise ValueError(
+                f"{self.column(name)} holds {min(dash)!r}: name it in missing_values, or write the "
+                "value as a word"
+            )
+        return codes.astype(np.int64), outcomes
 
     def texts(self, name: str) -> tuple[str, ...]:
         """(rows,) a column as text; no value may be missing. Where none has this name, `rows`."""
@@ -266,82 +207,84 @@ class Columns:
         texts = self.frame[name].astype("string")
         if (missing := texts.isna().to_numpy(dtype=bool)).any():
             raise ValueError(
-                f"column {name!r} of {self.name} names the rows, and has no name in "
-                f"{self.row(int(missing.argmax()))}: fill it in"
+                f"{self.column(name)} names the rows, and has no name in {self.row(missing)}"
             )
         return tuple(texts)
 
-    def names_of_rows(self, name: str, concepts: bool) -> tuple[str, ...]:
-        """(rows,) as `texts`. A name that several rows share is logged; of `concepts`, ValueError
-        where rows are pairs of a name and something else, with a row for each feature of one.
+    def concepts(self, name: str) -> tuple[str, ...]:
+        """(rows,) as `texts`; ValueError where rows are pairs of a name and something else, with a
+        row for each feature of one.
         """
         names = self.texts(name)
-        again = pd.Series(names, dtype=object).value_counts()
-        if (again := again[again > 1]).empty:
-            return names
-        what = f"column {name!r} of {self.name} names the rows, and {again.index[0]!r} stands in"
-        if concepts and 2 * len(set(names)) <= len(names):
+        if names and 2 * len({*names}) <= len(names):
             raise ValueError(
-                f"{what} {again.iloc[0]} of them: a row is one concept. If it is a pair of a "
-                "concept and a feature, pivot the table to one row for each concept, with "
+                f"{self.column(name)} names the rows, and most names stand in several: a row is "
+                "one concept. If it is a pair of a concept and a feature, pivot the table by "
                 f"pandas.crosstab(t[{name!r}], t['FEATURE']).clip(upper=1); if it is one of "
                 f"several examples, set labels={name} instead of names"
             )
-        logger.warning("%s %d of them", what, again.iloc[0])
         return names
 
-    def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
-        """A column as codes (rows,), −1 where missing, and the values they stand for."""
-        # Whole numbers became floats where one is missing: back, so that they read as in the file.
-        codes, values = pd.factorize(self.frame[name].convert_dtypes(), sort=True)
-        if not len(values):
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """What the columns of a table are: of inputs, or of what is known of images and vectors."""
+
+    # columns that are labels, not inputs; of images: features, and empty means all
+    labels: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()  # columns to leave out
+    # column that marks held-out rows, by 0 and 1, or train and held_out
+    held_out: str = ""
+    held_out_fraction: Share = 0.0  # part of the rows to hold out, where no column marks them
+    split_seed: Seed = 0  # seed of the rows that held_out_fraction takes
+    missing_values: tuple[str, ...] = MISSING  # cells that are missing, beside empty ones
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        return {} if self.held_out_fraction else {"split_seed": "held_out_fraction is 0"}
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The same as arguments of `read_table`, `read_images` and `read_vectors`."""
+        return {field.name: getattr(self, field.name) for field in fields(ColumnRoles)}
+
+    def others(self, *more: str | Sequence[str]) -> tuple[str, ...]:
+        """The columns that are neither inputs nor labels, and more of these; ValueError where a
+        column has two roles, or rows are held out in two ways.
+        """
+        others = [name for names in (self.ignore, self.held_out, *more) for name in names_in(names)]
+        if self.held_out and self.held_out_fraction:
+            raise ValueError("give either a held_out column or a held_out_fraction, not both")
+        if twice := _repeated([*names_in(self.labels), *others]):
             raise ValueError(
-                f"column {name!r} of {self.name} has no value in any row: leave it out with ignore"
+                f"column {twice[0]!r} is named twice among labels, names, one_hot, at_least, "
+                "ignore and held_out: name it once"
             )
-        return codes.astype(np.int64), tuple(str(value) for value in values)
+        return tuple(others)
 
-    def held_out(self, column: str, fraction: float, seed: int) -> Tensor:
-        """(rows,) bool, held-out rows: those a column marks, or a share drawn by an own seed."""
-        rows = len(self.frame)
-        if column:
-            marks = self.binary(column, SPLIT, "0 and 1, or train and held_out,")
-            if marks.all() or not marks.any():
-                raise ValueError(
-                    f"column {column!r} of {self.name} marks {'every' if marks.all() else 'no'} "
-                    "row as held out: mark at least one row and leave at least one for training"
-                )
-            return torch.from_numpy(marks == 1)
-        count = round(fraction * rows)
-        if fraction and not 0 < count < rows:
+    def members(self, columns: Columns) -> dict[str, Tensor]:
+        """The rows (n,) of each split: those that a column marks as held out, or a share of all,
+        drawn by an own seed, and the others.
+        """
+        mask = torch.zeros(len(columns.frame), dtype=torch.bool)
+        if self.held_out:
+            mask = torch.from_numpy(columns.binary(self.held_out, SPLIT) == 1)
+        elif self.held_out_fraction:
+            generator = torch.Generator().manual_seed(self.split_seed)
+            order = torch.randperm(len(mask), generator=generator)
+            mask[order[: round(self.held_out_fraction * len(mask))]] = True
+        if (self.held_out or self.held_out_fraction) and len(mask.unique()) < 2:
             raise ValueError(
-                f"a held_out_fraction of {fraction} of {rows} rows leaves a split empty: each "
-                "needs at least one row"
+                f"{'every' if mask.all() else 'no'} row of {columns.name} is held out: both splits "
+                "need at least one"
             )
-        mask = torch.zeros(rows, dtype=torch.bool)
-        mask[torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:count]] = True
-        return mask
+        return split_rows(mask)
 
 
-def check_roles(roles: Iterable[str], held_out: str, held_out_fraction: float) -> None:
-    """Raise ValueError where a column has two roles, or rows are held out in two ways."""
-    if held_out and held_out_fraction:
-        raise ValueError("give either a held_out column or a held_out_fraction, not both")
-    if twice := _repeated(roles):
-        raise ValueError(
-            f"column {twice[0]!r} is named twice among labels, names, one_hot, at_least, ignore "
-            "and held_out: name it once"
-        )
-
-
-def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
+def names_in(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names, from one string of names separated by commas, too."""
     parts = names.split(",") if isinstance(names, str) else names
     return tuple(part.strip() for part in parts if part.strip())
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number, and no name of a column."""
-    return bool(NUMBER.fullmatch(text))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -354,9 +297,9 @@ def suggestion(name: str, names: Sequence[str]) -> str:
     """The end of a sentence on an unknown name: the names it may have meant, or all there are."""
     by_case = {other.lower(): other for other in names}
     close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
-    if close:
-        return f": did you mean {' or '.join(map(repr, close))}?"
-    return f": it has {listed(names)}"
+    return (
+        f": did you mean {' or '.join(map(repr, close))}?" if close else f": it has {listed(names)}"
+    )
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
@@ -365,36 +308,28 @@ def _repeated(names: Iterable[str]) -> list[str]:
 
 
 def read_columns(
-    path: Path, missing_values: Sequence[str] = MISSING, texts: Sequence[str] = ()
+    path: Path, missing_values: str | Sequence[str] = MISSING, texts: Sequence[str] = ()
 ) -> Columns:
     """The columns of a file.
 
     Cells are missing where they are empty, or hold one of `missing_values` in capitals or not; but
-    nothing else is in the columns `texts`, which name something. Of the usual ones a dash is none
-    in a table that holds a plus, but beside numbers other than 0. An unnamed first column names the
+    nothing else is in the columns `texts`, which name something. An unnamed first column names the
     rows, if it does not count them.
 
     CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252. Between semicolons numbers may
-    have decimal commas, which the log says. Vectors of words, as of word2vec and GloVe, have words
-    in their first column.
+    have decimal commas.
 
     Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
     has other cells than the first line names, or a column has no name or another's.
     """
-    name = path.name
-    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else [path.suffix]).lower()
-    if suffix not in READERS:
-        array = f"numpy.load({name!r}){'[...]' * (suffix == '.npz')}"
-        how = f": pandas.DataFrame({array}).to_csv('table.csv', index=False) makes one"
+    if (suffix := path.suffix.lower()) not in READERS:
         raise ValueError(
-            f"{name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(READERS)}"
-            + how * (suffix in (".npy", ".npz"))
+            f"{path.name} ends in {suffix or 'nothing'!r}: a table must be one of "
+            f"{', '.join(READERS)}"
         )
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
     frame = READERS[suffix](path)
-    if len(frame.columns) and not frame.columns[-1] and frame.iloc[:, -1].isna().all():
-        frame = frame.iloc[:, :-1]  # every line ends in a separator
     rows = list[str]()
     if len(frame.columns) and frame.columns[0] == "":
         first = frame.iloc[:, 0].convert_dtypes()
@@ -403,113 +338,82 @@ def read_columns(
             numbers = pd.to_numeric(first, errors="coerce") - np.arange(len(first))
             rows = [] if numbers.isin((0, 1)).all() else first.astype(str).str.strip().tolist()
     names = list(frame.columns)
-    if "" in names:
-        raise ValueError(f"column {names.index('') + 1} of {name} has no name: name or remove it")
-    if twice := _repeated(names):
+    if "" in names or (twice := _repeated(names)):
         raise ValueError(
-            f"{name} has more than one column called {listed(twice)}: give each its own name"
+            f"{path.name} has a column without a name: name or remove it"
+            if "" in names
+            else f"{path.name} has more than one column called {listed(twice)}"
         )
-    words, columns = column_names(missing_values), dict[str, Any]()
-    of_text = (n for n in names if not pd.api.types.is_numeric_dtype(frame[n].dtype))
-    cells = {n: frame[n].astype("string").str.strip() for n in of_text}
-    signs = {n for n in cells if n not in texts and cells[n].str.fullmatch(PLUS).any()}
-    words = SIGNED if words == MISSING and signs else words
-    numbers_too = [float(word) for word in words if is_number(word)]
-    for key in names:
-        if key in texts:
-            columns[key] = frame[key] if key not in cells else cells[key].mask(cells[key] == "")
-        elif key in cells:
-            number = pd.to_numeric(cells[key], errors="coerce")
-            usual = words == SIGNED and key not in signs and (number.abs() > 0).any()
-            marks = ["", *map(str.lower, MISSING if usual else words)]
-            text = cells[key].mask(cells[key].str.lower().isin(marks))
-            number = number.mask(text.isna())
-            plain = text.notna().any() and number.notna().equals(text.notna())
-            columns[key] = number.to_numpy(float, na_value=np.nan) if plain else text
-        else:
-            known = ~frame[key].isin(numbers_too)
-            columns[key] = frame[key] if known.all() else frame[key].where(known)
-    return Columns(pd.DataFrame(columns, index=frame.index), path, tuple(rows), words)
+    words = [word.lower() for word in names_in(missing_values)]
+    columns = {
+        name: _text(frame[name]) if name in texts else _cells(frame[name], words) for name in names
+    }
+    return Columns(pd.DataFrame(columns, index=frame.index), path, tuple(rows))
+
+
+def _text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Cells without spaces around, none of them empty; numbers as they are."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    text = column.astype("string").str.strip()
+    return text.mask(text == "")
+
+
+def _cells(column: pd.Series[Any], words: Sequence[str]) -> Any:
+    """Numbers, where all cells that are not missing are, or texts."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        known = ~column.isin([float(word) for word in words if NUMBER.fullmatch(word)])
+        return column if known.all() else column.where(known)
+    text = _text(column)
+    text = text.mask(text.str.lower().isin(words))
+    number = pd.to_numeric(text, errors="coerce")
+    plain = text.notna().any() and number.notna().equals(text.notna())
+    return number.to_numpy(float, na_value=np.nan) if plain else text
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    with reading(path, "csv"):
-        data = path.read_bytes()
-        data = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
-    text = _decoded(data, path).strip("\r\n")
-    separator = ""
-    if match := re.match(r"sep=(.)\r?\n", text):  # a line of Excel's own
-        separator, text = match[1], text[match.end() :]
+    text = _decoded(path).strip("\r\n")
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    lines = io.StringIO(text)
-    first, second = lines.readline().rstrip("\r\n"), lines.readline()
-    size, cells = first.split(), len(second.split())
-    sized = len(size) == 2 and all(map(str.isdigit, size)) and cells == int(size[1]) + 1
-    numbers = [is_number(cell) for cell in size]
-    if sized or (" " in first and len(size) > 2 and not numbers[0] and all(numbers[1:])):
-        with reading(path, "vectors of words", ": remove words that have spaces"):
-            frame = pd.read_csv(
-                io.StringIO(text), sep=" ", header=None, skiprows=int(sized),
-                quoting=csv.QUOTE_NONE, dtype={0: str}, **EMPTY,
-            ).dropna(axis=1, how="all")  # fmt: skip
-        frame.columns = pd.Index(["", *(f"x{k}" for k in range(1, frame.shape[1]))], dtype=object)
-        return frame
-    bare = re.sub('"[^"]*"', "", first)
-    separator = separator or max("\t;,", key=bare.count)
-    separator = "\t" if ".tsv" in map(str.lower, path.suffixes) else separator
-    if separator not in bare and len(size) > 1 and cells - len(size) in (0, 1):
-        separator = " "  # as R writes tables
+    separator = max("\t;,", key=re.sub('"[^"]*"', "", text.partition("\n")[0]).count)
     with reading(path, "csv"):
         records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]
-        # a blank line is a row without values; a last empty cell is none
-        rows = [(len(cells), cells[:1], cells[-1:] == [""]) for cells in records]
+        widths = [len(cells) for cells in records]  # a blank line is a row without values
     width = len(header)
-    if all(n in (0, width + 1) for n, _, _ in rows) and not all(last for *_, last in rows):
-        labels = [cell for n, first_cell, _ in rows if n for cell in first_cell]
-        if len({*labels}) == len(labels) and not {*labels} <= {"0", "1"}:
-            header, width = ["", *header], width + 1  # as R writes names of rows
-    for row, (n, _, last) in enumerate(rows, start=1):
-        if n not in (0, width) and (n != width + 1 or not last):
+    for row, n in enumerate(widths, start=1):
+        if n not in (0, width):
             raise ValueError(
                 f"row {row} of {path.name} (counting from 1, header excluded) has {n} cells, but "
                 f"its first line names {width} columns; cells are separated by {separator!r}"
             )
-    _require_names(header, path, f"read_csv({path.name!r}, sep={separator!r}")
-    decimal = "," if separator == ";" else "."
+    _require_names(header, path)
     with reading(path, "csv"):  # a blank line counts as a row
         frame = pd.read_csv(
             io.StringIO(text), sep=separator, skipinitialspace=True, skip_blank_lines=False,
             low_memory=False, index_col=False, header=0, names=range(width), usecols=range(width),
-            decimal=decimal, **EMPTY,
+            decimal="," if separator == ";" else ".", **EMPTY,
         )  # fmt: skip
-    if decimal == "," and re.search(r"\d,\d", text):
-        logger.info("numbers of %s have decimal commas", path.name)
     frame.columns = pd.Index(header, dtype=object)
     return frame
 
 
-def _require_names(header: Sequence[str], path: Path, read: str) -> None:
-    """Refuse a first line that holds numbers, but for names that count: 0, 1, 2, …; beside words
-    whole numbers that rise, or count down, as years, and beside a first name that is empty any.
+def _require_names(header: Sequence[str], path: Path) -> None:
+    """Refuse a first line that holds numbers, but for those by which pandas counts columns: 0, 1,
+    2, …, after an empty name or none.
     """
-    numbers = [cell for cell in header if is_number(cell)]
-    whole, words = all(map(str.isdigit, numbers)), any(c and not is_number(c) for c in header)
-    steps = {*np.diff([int(n) for n in numbers])} if whole else {0}
-    counting = len(numbers) > 2 and steps in ({1}, {-1 if words else 1})
-    rising = min(steps, default=1) > 0 if words else not header[0]
-    if numbers and not (whole and (counting or rising)):
+    names = header[1:] if header[0] == "" else header
+    numbers = [name for name in names if NUMBER.fullmatch(name)]
+    if numbers and (len(names) < 3 or names != [str(k) for k in range(len(names))]):
         raise ValueError(
             f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
-            f"belong: put a line of names before it, as by pandas.{read}, header=None)"
-            ".add_prefix('x').to_csv('named.csv', index=False), or, if these are names, put a "
-            "letter before each"
+            "belong: put a line of names before it, or, if these are names, a letter before each"
         )
 
 
-def _decoded(data: bytes, path: Path) -> str:
+def _decoded(path: Path) -> str:
     """The text of a file: UTF-8, UTF-16 by its mark, or else Windows-1252, as Excel writes it."""
+    data = path.read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         with reading(path, "a text in UTF-16"):
             return data.decode("utf-16")
@@ -523,7 +427,7 @@ def _decoded(data: bytes, path: Path) -> str:
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
-    with reading(path, "xlsx", needs="openpyxl"):
+    with reading(path, "xlsx"):
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, **EMPTY)
     whole = next(iter(sheets.values()))
     if len(sheets) > 1:
@@ -531,14 +435,14 @@ def _read_excel(path: Path) -> pd.DataFrame:
     if not len(whole):
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
     head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
-    _require_names(head, path, f"read_excel({path.name!r}")
+    _require_names(head, path)
     frame = whole.iloc[1:].reset_index(drop=True).infer_objects()
     frame.columns = pd.Index(head, dtype=object)
     return frame
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    with reading(path, "parquet", needs="pyarrow"):
+    with reading(path, "parquet"):
         frame = pd.read_parquet(path)
     if isinstance(frame.index, pd.RangeIndex):
         return frame
@@ -546,7 +450,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 READERS = {
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".vec", ".csv.gz", ".tsv.gz"), _read_csv),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), _read_csv),
     **dict.fromkeys((".parquet", ".pq"), _read_parquet),
     ".xlsx": _read_excel,
 }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,17 +12,17 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, Members
 from plot_attractors.data.checks import check_whole
 from plot_attractors.data.features import Feature
-from plot_attractors.data.images import array_like, read_like
+from plot_attractors.data.images import Images
 from plot_attractors.data.sprites import SHAPES, render
 
-__all__ = ["COLOURS", "RGB", "ColouredSprites", "SpriteImages", "load_sprites", "render_dsprites"]
+__all__ = ["COLOURS", "RGB", "ColouredSprites", "load_sprites"]
 
 COLOURS = ("blue", "green", "cyan", "red", "magenta", "yellow", "white")
 RGB = torch.tensor([[k >> 2 & 1, k >> 1 & 1, k & 1] for k in range(1, 8)], dtype=torch.float32)
 NOISE = 0.2  # σ of the half-normal noise of a colour channel
 
-SIZES = 6  # of the original, evenly spaced from 0.5 to 1
-POSITIONS = 32  # on each axis of the original, evenly spaced from 0 to 1
+SIZES = torch.linspace(0.5, 1, 6)  # of the original
+POSITIONS = torch.linspace(0, 1, 32)  # on each axis of the original
 # of the first 31 positions of an axis: four modes, eight positions apart
 POSITION_WEIGHTS = ((2, 3, 4, 5, 4, 3, 2, 1) * 4)[:-1]
 QUARTER = 8  # positions from one mode to the next: a cell of the 4 × 4 grid
@@ -32,20 +30,7 @@ QUARTER = 8  # positions from one mode to the next: a cell of the 4 × 4 grid
 POSITION_CELL, YELLOW_CELL = (1, 2), (2, 1)
 
 
-class SpriteImages(NamedTuple):
-    """White sprites, one for each combination of shape, size, x and y.
-
-    - ``images``: (shapes, S, X, Y, side, side) uint8, from 0 (black) to 255;
-    - ``sizes``: (S,), ``x``: (X,), ``y``: (Y,) float32, values of the factors, in increasing order.
-    """
-
-    images: Tensor
-    sizes: Tensor
-    x: Tensor
-    y: Tensor
-
-
-class ColouredSprites(Members):
+class ColouredSprites(Images, Members):
     """A coloured square, ellipse or heart on black, upright, at one of 4 × 4 places or near it.
 
     Colour, shape and size are drawn uniformly, x and y from the first 31 of 32 positions in
@@ -65,8 +50,9 @@ class ColouredSprites(Members):
     - ``rows``: (N, 5) int64, the combinations as numbers of these factors' values, y fastest;
     - ``weights``: (N,) float64, in proportion to which they are drawn, held-out ones included;
     - ``members``: for each split the numbers of its combinations, (n,) int64 in increasing order;
-    - ``sizes``, ``positions_x``, ``positions_y``: values of the continuous factors; ``side``: of an
-      image, in pixels.
+    - ``sizes``, ``positions_x``, ``positions_y``: values of the continuous factors.
+
+    Raises ValueError where ``side``, pixels of an image, is not a whole number from 8 to 128.
 
     >>> data = load_sprites(side=32)
     >>> data.batch(5, "position+shape").x.shape
@@ -74,7 +60,6 @@ class ColouredSprites(Members):
     """
 
     weights: Tensor
-    pairs = 0  # of tokens that exclude each other: any stand together
 
     features = (
         Feature("colour", COLOURS, tuple(tuple(point) for point in RGB.tolist())),
@@ -82,19 +67,16 @@ class ColouredSprites(Members):
         *map(Feature, ("size", "x", "y")),
     )
 
-    def __init__(self, source: SpriteImages, hold_out: bool = True) -> None:
-        shapes, sizes, x, y, self.side = source.images.shape[:5]
-        if (shapes, x, y) != (len(SHAPES), POSITIONS, POSITIONS):
-            raise ValueError(
-                f"coloured sprites need {len(SHAPES)} shapes and {POSITIONS} positions on each "
-                f"axis, not {shapes} shapes and {x} by {y} positions"
-            )
-        self.input_shape = (3, self.side, self.side)
+    def __init__(self, side: int = 32, hold_out: bool = True) -> None:
+        check_whole("the side of an image, in pixels,", side, 8, 128)
+        self.input_shape, self._images = (3, side, side), rendered(side)
         places = len(POSITION_WEIGHTS)
-        self.sizes = source.sizes
-        self.positions_x, self.positions_y = source.x[:places], source.y[:places]
-        self._images = source.images
-        factors = (len(COLOURS), shapes, sizes, places, places)
+        self.sizes, self.positions_x, self.positions_y = (
+            SIZES,
+            POSITIONS[:places],
+            POSITIONS[:places],
+        )
+        factors = (len(COLOURS), len(SHAPES), len(SIZES), places, places)
         self.rows = torch.cartesian_prod(*map(torch.arange, factors))
         colour, shape, _, column, row = self.rows.unbind(1)
         along = torch.tensor(POSITION_WEIGHTS, dtype=torch.float64)
@@ -115,16 +97,6 @@ class ColouredSprites(Members):
             masks["train"] = masks["train"] & ~masks[name]
         self.members = {name: mask.nonzero().flatten() for name, mask in masks.items()}
 
-    def loaded_parts(self) -> dict[str, Any]:
-        """What was drawn, by the names by which a difference is told (`data.digests`)."""
-        each = (image.float() for image in self._images.flatten(0, 1))
-        light = torch.stack([torch.stack([image.mean(-1), image.mean(-2)]) for image in each])
-        values = self.sizes, self.positions_x, self.positions_y
-        return {
-            "images": light, "combinations": (self.rows, self.weights, values),
-            "splits": self.members,
-        }  # fmt: skip
-
     def exemplars(self, y: Tensor) -> Tensor:
         """(n, 3, side, side) an image from 0 to 1 of each combination y (n,), with fresh noise."""
         noise = NOISE * torch.randn(len(y), 3)  # on the processor, so that a device draws the same
@@ -140,14 +112,6 @@ class ColouredSprites(Members):
         shape, size, column, row = self.rows[y.cpu(), 1:].to(self._images.device).unbind(1)
         white = self._images[shape, size, column, row].float() / 255
         return rgb.to(white.device)[:, :, None, None] * white[:, None]
-
-    def as_inputs(self, values: Any) -> Tensor:
-        """(n, 3, side, side) float32 from 0 to 1 of an array of images as of `read_images`."""
-        return array_like(values, self.input_shape)
-
-    def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
-        """The images of a file, or of a folder and their names, in the shape of these."""
-        return read_like(path, self.input_shape)
 
     def at(self, y: Tensor) -> Batch:
         """An image of each of these combinations (n,), with fresh noise."""
@@ -168,28 +132,20 @@ class ColouredSprites(Members):
 
 
 def load_sprites(*, side: int = 32, hold_out: bool = True) -> ColouredSprites:
-    """Coloured sprites, rendered.
-
-    Arguments and errors as of `render_dsprites` and `ColouredSprites`.
-    """
-    return ColouredSprites(render_dsprites(side), hold_out)
-
-
-def render_dsprites(side: int = 32) -> SpriteImages:
-    """The 18,432 upright sprites of the original, drawn by `render` and kept in memory.
-
-    Raises ValueError where ``side`` is not a whole number from 8 to 128.
-    """
-    check_whole("the side of an image, in pixels,", side, 8, 128)
-    return _rendered(side)
+    """Coloured sprites, rendered. Arguments and errors as of `ColouredSprites`."""
+    return ColouredSprites(side, hold_out)
 
 
 @lru_cache(maxsize=2)
-def _rendered(side: int) -> SpriteImages:
-    sizes, along = torch.linspace(0.5, 1, SIZES), torch.linspace(0, 1, POSITIONS)
-    images = torch.empty(len(SHAPES), SIZES, POSITIONS, POSITIONS, side, side, dtype=torch.uint8)
-    x, y = torch.cartesian_prod(along, along).unbind(1)
-    for k, j in itertools.product(range(len(SHAPES)), range(SIZES)):
-        drawn = render(torch.full((len(x),), k), sizes[j].expand(len(x)), x, y, side)
-        images[k, j] = (255 * drawn).round().byte().view(POSITIONS, POSITIONS, side, side)
-    return SpriteImages(images, sizes, along, along)
+def rendered(side: int) -> Tensor:
+    """(shapes, sizes, x, y, side, side) uint8, from 0 (black) to 255: white sprites, one for each
+    combination, drawn by `render` and kept in memory.
+    """
+    images = torch.empty(
+        len(SHAPES), len(SIZES), len(POSITIONS), len(POSITIONS), side, side, dtype=torch.uint8
+    )
+    x, y = torch.cartesian_prod(POSITIONS, POSITIONS).unbind(1)
+    for k, j in itertools.product(range(len(SHAPES)), range(len(SIZES))):
+        drawn = render(torch.full((len(x),), k), SIZES[j].expand(len(x)), x, y, side)
+        images[k, j] = (255 * drawn).round().byte().view_as(images[k, j])
+    return images

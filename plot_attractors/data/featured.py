@@ -1,9 +1,9 @@
-"""What a table tells of inputs that are not its own columns: features of images and of vectors."""
+"""What a user's own tables, images and vectors have in common: rows, their names and features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,30 +13,45 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data import columns as tables
 from plot_attractors.data.batch import Batch, Members
-from plot_attractors.data.columns import MISSING, Columns
+from plot_attractors.data.columns import MISSING, Columns, names_in, read_columns
 from plot_attractors.data.features import Feature
 
-__all__ = ["FILE", "MOST", "Featured", "features_of", "rows_of"]
+__all__ = ["MOST", "Featured", "features_beside", "features_of", "rows_of"]
 
 FILE = "file"  # column that names an image
 MOST = 1e30  # of a number: its square and differences are told in single precision
 
 
+@dataclass(frozen=True, eq=False)
 class Featured(Members):
-    """Inputs of a user's own, with features that a table told, categorical or continuous.
+    """Rows of a user's own, with features that a table told, categorical or continuous.
 
     - ``name``: of the file or folder; ``row_names``: a name for each row, or none at all;
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
-    - ``inputs``: what they are, in words; ``missing``: which part of them is missing.
+    - ``members``: for each split the numbers of its rows, (n,) int64.
     """
 
     name: str
     row_names: tuple[str, ...]
     values: Tensor
-    inputs: str
-    missing = 0.0
+    features: tuple[Feature, ...]
+    members: dict[str, Tensor]
+
+    missing = 0.0  # which part of the inputs is missing
+
+    @property
+    def inputs(self) -> str:
+        """What they are, in words."""
+        raise NotImplementedError
+
+    def rows(self, y: Tensor) -> Tensor:
+        """(n, *input_shape) float32 the inputs of these numbers (n,), from 0."""
+        raise NotImplementedError
+
+    def at(self, y: Tensor) -> Batch:
+        """The rows of these numbers (n,), from 0."""
+        return Batch(x=self.rows(y), y=y, labels=self.labels[y])
 
     @property
     def summary(self) -> str:
@@ -65,44 +80,52 @@ class Featured(Members):
         """(n, F) float32: number of the outcome, or value of a continuous feature; NaN: missing."""
         return self.values[batch.y.cpu()].to(batch.y.device)
 
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        labels = self.features, self.values.numpy()
+        return {"names": self.row_names, "labels": labels, "splits": self.members}
+
 
 def rows_of(
-    table: Path, names: list[str], count: int, inputs: str, what: str,
-    missing_values: Sequence[str] = MISSING, texts: Sequence[str] = (),
+    table: Path, names: list[str], count: int, inputs: str,
+    missing_values: str | Sequence[str] = MISSING, texts: Sequence[str] = (),
 ) -> Columns:  # fmt: skip
-    """The table's rows in the order of the inputs, by the column ``file`` where these have names;
-    `what` they are, and the file `inputs` that holds them, stand in sentences. Other arguments as
-    of `read_columns`.
+    """The table's rows in the order of the `count` inputs of a file, by the column ``file`` where
+    these have `names`. Other arguments as of `read_columns`.
     """
-    columns = tables.read_columns(table, missing_values, (FILE, *texts))
-    frame, where = columns.frame, columns.name
+    columns = read_columns(table, missing_values, (FILE, *texts))
+    frame = columns.frame
     if not names:
         if len(frame) != count:
             raise ValueError(
-                f"{where} has {len(frame)} rows and {inputs} {count} {what}: each needs one row"
+                f"{columns.name} has {len(frame)} rows, and {inputs} {count}: each needs one"
             )
         return replace(columns, frame=frame.drop(columns=FILE, errors="ignore"))
-    if FILE not in frame.columns:
+    columns.require([FILE])
+    files = frame[FILE].astype("string").fillna("").str.replace("\\", "/").str.removeprefix("./")
+    if sorted(files) != sorted(names):
+        odd = sorted({*files} ^ {*names} or {*files[files.duplicated()]})
         raise ValueError(
-            f"{where} has no column {FILE!r}, which says what image in {inputs} a row is about"
+            f"{columns.name} needs one row for each image of {inputs}, by its column {FILE!r}: see "
+            f"{odd[0]!r}"
         )
-    if (blank := frame[FILE].isna()).any():
-        row = columns.row(int(blank.argmax()))
-        raise ValueError(f"{row} of {where} names no {FILE}: each row is about one image")
-    listed = frame[FILE].astype(str).str.replace("\\", "/").str.removeprefix("./")
-    if (again := listed[listed.duplicated()]).any():
-        raise ValueError(f"{where} has more than one row for {again.iloc[0]!r}: each needs one")
-    if missing := sorted(set(names) - set(listed)):
-        near = tables.suggestion(missing[0], list(listed))
-        raise ValueError(f"{where} has no row for {missing[0]!r}{near}")
-    if unknown := sorted(set(listed) - set(names)):
-        raise ValueError(f"{where} has a row for {unknown[0]!r}, which is not in {inputs}")
-    ordered = frame.set_index(listed).loc[names].drop(columns=FILE).reset_index(drop=True)
+    ordered = frame.set_index(files).loc[names].drop(columns=FILE).reset_index(drop=True)
     return replace(columns, frame=ordered, rows=())
 
 
+def features_beside(
+    columns: Columns, labels: Sequence[str], continuous: Sequence[str], others: Sequence[str]
+) -> tuple[tuple[Feature, ...], Tensor]:
+    """As `features_of`, of a table with a row an input: of the columns in `labels`, or of all but
+    the `others`.
+    """
+    rest = [name for name in columns.frame.columns if name not in others]
+    chosen = names_in(labels) or columns.without_numbering(rest)
+    return features_of(columns, [*dict.fromkeys((*chosen, *continuous))], continuous)
+
+
 def features_of(
-    columns: Columns, names: tuple[str, ...], continuous: tuple[str, ...] | None
+    columns: Columns, names: Sequence[str], continuous: Sequence[str] | None
 ) -> tuple[tuple[Feature, ...], Tensor]:
     """The features that columns hold, and their values (N, F), NaN where they are missing.
 
@@ -116,22 +139,17 @@ def features_of(
     return tuple(feature for feature, _ in pairs), torch.from_numpy(values)
 
 
-def _feature(
-    columns: Columns, name: str, continuous: tuple[str, ...] | None
-) -> tuple[Feature, Any]:
-    column, where = columns.frame[name], f"column {name!r} of {columns.name}"
-    codes, outcomes = columns.codes(name)
-    numbers = columns.is_numeric(name) and not pd.api.types.is_bool_dtype(column.dtype)
+def _feature(columns: Columns, name: str, continuous: Sequence[str] | None) -> tuple[Feature, Any]:
     named = name in (continuous or ())
-    if named and not numbers:
-        raise ValueError(f"{where} is named as continuous, but holds {column.dropna().iloc[0]!r}")
-    number = column.to_numpy(float, na_value=np.nan) if numbers else np.zeros(1)
-    if (large := np.abs(number) > MOST).any():
-        row = int(large.argmax())
-        raise ValueError(
-            f"{where} has {number[row]:g} in {columns.row(row)}: numbers are finite and at most "
-            f"{MOST:g}; divide the column, or empty the cell"
-        )
-    if named or (continuous is not None and (number[~np.isnan(number)] % 1 != 0).any()):
-        return Feature(name), number.astype(np.float32)
+    codes, outcomes = columns.codes(name)
+    numeric = named or columns.is_numeric(name)
+    if numeric and not pd.api.types.is_bool_dtype(columns.frame[name].dtype):
+        number = columns.numbers(name)
+        if (large := np.abs(number) > MOST).any():
+            raise ValueError(
+                f"{columns.column(name)} has {number[large][0]:g} in {columns.row(large)}: numbers "
+                f"are finite and at most {MOST:g}; divide the column, or empty the cell"
+            )
+        if named or (continuous is not None and (number[~np.isnan(number)] % 1 != 0).any()):
+            return Feature(name), number.astype(np.float32)
     return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)

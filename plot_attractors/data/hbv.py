@@ -105,11 +105,6 @@ class HierarchicalBinaryVectors(Members):
         self.features = tuple(Feature(f"branch{d}", branches) for d in generations)
         self.ordered = True  # a branch is taken after those above it
 
-    def loaded_parts(self) -> dict[str, Any]:
-        """What was made, by the names by which a difference is told (`data.digests`)."""
-        tree = self.paths, self.prototypes.bool()
-        return {"tree": tree, "probabilities": self.probabilities, "splits": self.members}
-
     def exemplars(self, classes: Tensor) -> Tensor:
         """(…, bits) float32, one exemplar of each of the classes (…)."""
         return torch.bernoulli(self.probabilities[classes])

@@ -228,7 +228,7 @@ class Loop:
                 "rows": self.rows,
                 "metrics": store.digest(metrics),
                 "window": self.window.state(),
-                "data": {name: tuple(digest) for name, digest in self.data.items()},
+                "data": dict(self.data),
                 "seconds": self.elapsed,
             },
             self.config,

@@ -261,11 +261,9 @@ def _kind_of(data: str | Path) -> str:
         return str(data)
     if path.is_dir():
         return "images"
-    if path.suffix.lower() not in (".npy", ".npz"):
+    if path.suffix.lower() != ".npy":
         return "table"
-    loaded = np.load(path, mmap_mode="r")
-    arrays = [loaded] if path.suffix.lower() == ".npy" else loaded.values()
-    return "images" if any(array.ndim > 2 for array in arrays) else "vectors"
+    return "images" if np.load(path, mmap_mode="r").ndim > 2 else "vectors"
 
 
 def _held(model: torch.nn.Module) -> dict[str, Any]:

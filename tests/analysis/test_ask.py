@@ -159,7 +159,7 @@ def test_data_of_ones_own_are_asked_by_a_batch() -> None:
 
 def test_a_table_with_other_columns_is_refused(animals: Described, tmp_path: Path) -> None:
     pd.read_csv(SAMPLE).drop(columns="feathers").to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(ValueError, match="no column 'feathers', which the model was trained on"):
+    with pytest.raises(ValueError, match="no column 'feathers'"):
         read_inputs(animals, tmp_path / "t.csv")
 
 

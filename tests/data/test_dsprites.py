@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +16,7 @@ from plot_attractors.data.dsprites import (
     POSITION_WEIGHTS,
     RGB,
     ColouredSprites,
-    SpriteImages,
     load_sprites,
-    render_dsprites,
 )
 from plot_attractors.data.sprites import SHAPES, render
 
@@ -186,20 +182,9 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
 
 
 def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
-    assert ColouredSprites(render_dsprites(32), hold_out=False).splits == ("train",)
+    assert load_sprites(hold_out=False).splits == ("train",)
     with pytest.raises(ValueError, match="unknown split 'test': this data set has 'train' and"):
         data.batch(1, "test")
     for side in (4, 500, 32.0, True):
         with pytest.raises(ValueError, match="must be a whole number from 8 to 128, not"):
             load_sprites(side=side)  # type: ignore[arg-type]
-    few = SpriteImages(torch.zeros(3, 1, 32, 5, 8, 8).byte(), torch.ones(1), GRID, GRID[:5])
-    with pytest.raises(ValueError, match="on each axis, not 3 shapes and 32 by 5 positions"):
-        ColouredSprites(few)
-
-
-def test_how_to(capsys: pytest.CaptureFixture[str]) -> None:
-    file = Path(__file__).parents[2] / "docs" / "how-to" / "dsprites.md"
-    exec(re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL)[0], {})
-    shape, *features = capsys.readouterr().out.splitlines()
-    assert shape.startswith("torch.Size([16, 3, 32, 32]) ('train', 'position', 'position+colour', ")
-    assert [line.split()[0] for line in features] == ["colour", "shape", "size", "x", "y"]

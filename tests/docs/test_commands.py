@@ -99,7 +99,6 @@ def provide(folder: Path) -> None:
     for name in ("digits-rows", "embeddings"):
         np.save(folder / f"{name}.npy", make.normal(size=(40, 6)))
     bits = (make.random((40, 6)) < 0.5).astype("uint8")
-    np.savez(folder / "bits.npz", x=bits)
     rows, label = [",".join(map(str, row)) for row in bits.tolist()], [k % 2 for k in range(40)]
     for name, column in (("digits", "digit"), ("words", "word")):
         values = [f"{column}{k}" if column == "word" else str(label[k]) for k in range(40)]

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -33,7 +32,6 @@ from plot_attractors.runs import (
     store,
 )
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.runs.run import programs
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = TOYS / "toy_model.py"
@@ -391,10 +389,3 @@ def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:
     logged = {event.step: event.value for event in events.Scalars("fit_loss")}
     metrics = Run(path).metrics().dropna(subset="fit_loss").set_index("step")["fit_loss"]
     assert logged == pytest.approx(metrics.to_dict(), rel=1e-6)
-
-
-def test_an_archive_of_arrays_is_known_by_their_dimensions(tmp_path: Path) -> None:
-    np.savez(tmp_path / "images.npz", images=np.zeros((3, 4, 4)), kinds=np.arange(3))
-    np.savez_compressed(tmp_path / "vectors.npz", x=np.zeros((3, 4)))
-    for kind in ("images", "vectors"):
-        assert programs("attractor", None, tmp_path / f"{kind}.npz").names[0] == kind
