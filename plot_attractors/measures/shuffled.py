@@ -53,7 +53,11 @@ def shuffled_null(
     n, rng = len(sentences), np.random.default_rng(seed)
     orders = _over_meanings(meaning, rng) if shuffle == "meanings" else lambda: rng.permutation(n)
     values = np.stack([_value(measure(sentences[orders()], meaning)) for _ in range(permutations)])
-    own = _value(measure(sentences, meaning))
+    return of_values(values, _value(measure(sentences, meaning)))
+
+
+def of_values(values: Floats, own: Floats | float) -> ShuffledNull:
+    """Of values (permutations, …) of shuffled languages, and of the language's own (…)."""
     here = ~np.isnan(values)
     count = here.sum(0)
     mean = _divide(np.where(here, values, 0.0).sum(0), count)

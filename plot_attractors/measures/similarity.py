@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from plot_attractors.measures import shuffled
 from plot_attractors.measures._arguments import (
     Floats,
     Integers,
     feature_matrix,
     why_equal,
 )
-
-_TABLE_SIZE = 4096  # unique sentences of which all distances are kept, at most 16 Mi numbers
-_TIE = 1e-12  # correlations that differ by rounding alone are equal
 
 
 class Similarity(NamedTuple):
@@ -47,7 +45,12 @@ def sentence_distance(sentences: ArrayLike, i: ArrayLike, j: ArrayLike) -> Integ
 
     `sentences` is (N, width) of 0 and 1; i and j are indices of inputs, of the shape of the result.
     """
-    return _hamming(np.asarray(sentences), np.asarray(i), np.asarray(j))
+    i, j = np.asarray(i), np.asarray(j)
+    distance = np.zeros(i.shape, dtype=np.intp)
+    # all columns at once would need width times more memory
+    for column in np.asarray(sentences).T.astype(bool, order="C"):
+        distance += column[i] != column[j]
+    return distance
 
 
 def feature_distance(
@@ -60,7 +63,11 @@ def feature_distance(
     the F features are (`None`: all).
     """
     array, kinds = feature_matrix(features, categorical)
-    return _difference(array, kinds, np.asarray(i), np.asarray(j))
+    i, j = np.asarray(i), np.asarray(j)
+    distance = np.zeros(i.shape)
+    for column, discrete in zip(array.T, kinds, strict=True):
+        distance += (column[i] != column[j]) if discrete else np.abs(column[i] - column[j])
+    return distance
 
 
 def topographic_similarity(
@@ -99,16 +106,15 @@ def topographic_similarity(
     reason = why_equal(bags, "sentences", "tokens") or why_equal(meaning, "features", "features")
     if reason:
         return Similarity(n=n, pairs=len(i), reason=reason)
-    distances = _hamming_of_order(bags, i, j)
-    a = distances(np.arange(n))
-    b = np.unique(_difference(meaning, kinds, i, j), return_inverse=True)[1].reshape(-1)
-    rank_a, rank_b = _unit_ranks(_count(a)), _unit_ranks(_count(b))
-    if rank_a is None or rank_b is None:
-        equal = "sentences" if rank_a is None else "features"
-        return Similarity(n=n, pairs=len(i), reason=f"all {equal} are equally far apart")
+    a = sentence_distance(bags, i, j)
+    differences = feature_distance(meaning, i, j, kinds)
+    b = np.unique(differences, return_inverse=True)[1].reshape(-1)
     value = _spearman(a, b)
+    if math.isnan(value):
+        equal = "features" if np.ptp(a) else "sentences"
+        return Similarity(n=n, pairs=len(i), reason=f"all {equal} are equally far apart")
 
-    low = high = null_mean = null_sd = p_value = math.nan
+    low = high = math.nan
     sample = np.empty(resamples)
     for r in range(resamples):
         # an input drawn m times and another drawn m' times make m m' pairs
@@ -117,19 +123,10 @@ def topographic_similarity(
     if not np.isnan(sample).all():
         low, high = (float(x) for x in np.nanquantile(sample, [0.025, 0.975]))
 
-    complete = len(i) == n * (n - 1) // 2  # all pairs, unlike a sample, keep their ranks
-    null = np.full(permutations, np.nan)
-    for r in range(permutations):
-        permuted = distances(permutation_rng.permutation(n))
-        rank = rank_a if complete else _unit_ranks(_count(permuted))
-        if rank is not None:
-            null[r] = rank[permuted] @ rank_b[b]
-    if not np.isnan(null).all():
-        null_mean, null_sd = float(np.nanmean(null)), float(np.nanstd(null))
-    if permutations:  # NaN is not below the value, which errs on the side of a great p-value
-        below = int(np.count_nonzero(null < value - _TIE))
-        p_value = (1 + permutations - below) / (1 + permutations)
-    return Similarity(value, low, high, null_mean, null_sd, p_value, n, len(i), "")
+    orders = (permutation_rng.permutation(n) for _ in range(permutations))
+    null = [_spearman(sentence_distance(bags, order[i], order[j]), b) for order in orders]
+    mean, sd, p_value = map(float, shuffled.of_values(np.array(null), value))
+    return Similarity(value, low, high, mean, sd, p_value, n, len(i))
 
 
 def _pairs(n: int, most: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
@@ -146,39 +143,6 @@ def _pairs(n: int, most: int, rng: np.random.Generator) -> tuple[Integers, Integ
     return k - j * (j - 1) // 2, j
 
 
-def _hamming(bags: Floats, i: Integers, j: Integers) -> Integers:
-    distance = np.zeros(i.shape, dtype=np.intp)
-    # all columns at once would need width times more memory
-    for column in bags.T.astype(bool, order="C"):
-        distance += column[i] != column[j]
-    return distance
-
-
-def _difference(array: Floats, kinds: Sequence[bool], i: Integers, j: Integers) -> Floats:
-    distance = np.zeros(i.shape)
-    for column, discrete in zip(array.T, kinds, strict=True):
-        distance += (column[i] != column[j]) if discrete else np.abs(column[i] - column[j])
-    return distance
-
-
-def _hamming_of_order(bags: Floats, i: Integers, j: Integers) -> Callable[[Integers], Integers]:
-    """Of an order of the inputs, the distances of the i-th and the j-th sentence in that order."""
-    unique, row = np.unique(bags, axis=0, return_inverse=True)
-    if len(unique) > _TABLE_SIZE:
-        return lambda order: _hamming(bags, order[i], order[j])
-    length = unique.sum(1)
-    table: NDArray[Any] = length[:, None] + length - 2 * unique @ unique.T
-    small = np.min_scalar_type(bags.shape[1])  # a table that stays in the processor's cache
-    flat, width = table.astype(small).reshape(-1), len(unique)
-
-    def distances(order: Integers) -> Integers:
-        rows = row.reshape(-1)[order]
-        result: Integers = flat.take((rows * width)[i] + rows[j]).astype(np.intp)
-        return result
-
-    return distances
-
-
 def _unit_ranks(count: Floats) -> Floats | None:
     """(levels,) average rank r of a level that occurs `count` times, centred, Σ count · r² = 1.
 
@@ -190,13 +154,10 @@ def _unit_ranks(count: Floats) -> Floats | None:
     return rank / math.sqrt(float(count @ rank**2))
 
 
-def _count(levels: Integers, weight: Floats | None = None) -> Floats:
-    return np.bincount(levels, weight).astype(np.float64)
-
-
 def _spearman(a: Integers, b: Integers, weight: Floats | None = None) -> float:
     """Spearman's ρ of levels a and b (pairs,), weighted; NaN if one of them is constant."""
-    rank_a, rank_b = _unit_ranks(_count(a, weight)), _unit_ranks(_count(b, weight))
+    counts = (np.bincount(levels, weight).astype(np.float64) for levels in (a, b))
+    rank_a, rank_b = map(_unit_ranks, counts)
     if rank_a is None or rank_b is None:
         return math.nan
     product = float(rank_a[a] @ (rank_b[b] if weight is None else rank_b[b] * weight))

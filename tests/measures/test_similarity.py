@@ -168,15 +168,6 @@ def test_p_value_counts_ties_as_no_less() -> None:
     assert result.p_value == pytest.approx(1 / 3, abs=0.03)
 
 
-def test_permutations_do_not_depend_on_how_distances_are_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sentences, features = random_language(40, 1)
-    tabled = topographic_similarity(sentences, features, permutations=30, max_pairs=200)
-    monkeypatch.setattr(similarity, "_TABLE_SIZE", 1)
-    assert topographic_similarity(sentences, features, permutations=30, max_pairs=200) == tabled
-
-
 # Bootstrap
 
 
