@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,13 +17,12 @@ from torch import Tensor
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.probes import Prediction
-from plot_attractors.analysis.shape import DESCRIBED
+from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREY, RED
-from plot_attractors.data import Channels, Feature, Labelled
-from plot_attractors.language import Language
+from plot_attractors.data import Batch, Channels, Labelled
 from plot_attractors.measures import composition
 from plot_attractors.measures.bootstrap import Estimate, resample, root
-from plot_attractors.measures.composition import Composition, Embedding
+from plot_attractors.measures.composition import Embedding
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
@@ -65,9 +63,7 @@ NEEDS = DESCRIBED
 
 
 MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
-LISTED = 500  # composed sentences of each split in sentences.csv
 ENDED = "none"  # outcome of a tree's levels below an input's own
-NONE = "–"  # stands for no token
 
 
 def prediction_of_channels(channels: Channels, prediction: Prediction) -> Prediction:
@@ -91,24 +87,6 @@ def prediction_of_channels(channels: Channels, prediction: Prediction) -> Predic
     )
 
 
-class Composed(NamedTuple):
-    """What is made of the m combinations of features of a split's n inputs.
-
-    - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
-    - ``order``: (m · orders, K) what is described, first to last; ``composition``: of each
-      combination in each of its orders;
-    - ``judged``: for each source, (n, F) mean scores and losses of its sentences;
-    - ``shuffles``: (shuffles, F) mean scores in shuffled languages.
-    """
-
-    values: Tensor
-    row: Tensor
-    order: Tensor
-    composition: Composition
-    judged: dict[str, tuple[Tensor, Tensor]]
-    shuffles: Tensor
-
-
 def _is_tree(data: Labelled) -> bool:
     ends = all(f.outcomes[:1] == (ENDED,) for f in data.features)
     return ends and probes.leading_levels(data) > 0
@@ -121,8 +99,11 @@ def _compose(
     values: Tensor,
     sampled: Tensor,
     config: Config,
-) -> Composed:
-    """For inputs with values (n, F), and sentences (n, draws, width) sampled for them."""
+) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
+    """For inputs with values (n, F), and sentences (n, draws, width) sampled for them: for each
+    source (n, F) mean scores and losses of its sentences, and (shuffles, F) mean scores in shuffled
+    languages.
+    """
     composer, judge = pair
     language, features, channels = model.language, data.features, Channels(data.features)
     described = torch.arange(probes.leading_levels(data) or len(features))
@@ -148,8 +129,7 @@ def _compose(
     each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
     composed = composition.compose(language, model.embed, listener, each, every)
     results = {"sampled": judged(model.embed, sampled, meant)}
-    sentences = composed.sentence.unflatten(0, (len(distinct), -1))
-    score, loss = judged(model.embed, sentences, distinct)
+    score, loss = judged(model.embed, composed.unflatten(0, (len(distinct), -1)), distinct)
     results["composed"] = score[row], loss[row]
     scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
@@ -161,20 +141,25 @@ def _compose(
         for _ in range(config.shuffles):
             embed = composition.shuffled(language, model.embed)
             control = composition.compose(language, embed, listener, given, order[:, 0])
-            score, _ = judged(embed, control.sentence[:, None], distinct)
+            score, _ = judged(embed, control[:, None], distinct)
             scores.append(score[row].double().nanmean(0))
-    shuffles = torch.stack(scores) if scores else torch.empty(0, len(features))
-    return Composed(distinct, row, every, composed, results, shuffles)
+    return results, torch.stack(scores) if scores else torch.empty(0, len(features))
 
 
-def _summarise(data: Labelled, composed: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
+def _summarise(
+    data: Labelled,
+    judged: dict[str, tuple[Tensor, Tensor]],
+    shuffles: Tensor,
+    times: Tensor,
+    chance: Tensor,
+) -> pd.DataFrame:
     """The rows of summary.csv of one split."""
     levels = probes.leading_levels(data)
-    known = (~composed.values[composed.row].isnan()).sum(0)
+    known = (~judged["sampled"][0].isnan()).sum(0)
     parts = {}
-    for source, (score, loss) in composed.judged.items():
+    for source, (score, loss) in judged.items():
         parts[source] = probes.estimates(score, times, levels), loss.double().nanmean(0)
-    if len(shuffles := composed.shuffles):
+    if len(shuffles):
         mean = shuffles[:, :levels].mean(1, keepdim=True)
         parts["shuffled"] = (_range(shuffles), _range(mean)), torch.full_like(chance, torch.nan)
     rows = []
@@ -191,35 +176,6 @@ def _range(values: Tensor) -> Estimate:
     """Mean and 2.5th and 97.5th percentile of values (shuffles, K)."""
     low, high = values.quantile(torch.tensor([0.025, 0.975], dtype=values.dtype), 0)
     return Estimate(values.mean(0), low, high)
-
-
-def _list_sentences(language: Language, data: Labelled, composed: Composed) -> pd.DataFrame:
-    """The rows of sentences.csv of one split."""
-    orders = len(composed.order) // len(composed.values)
-    channels, inputs = Channels(data.features).features, torch.bincount(composed.row).tolist()
-    rows = [
-        {
-            "features": _names(data.features, composed.values[i // orders].tolist()),
-            "order": " ".join(channels[k].name for k in composed.order[i].tolist()),
-            "composed": language.name(composed.composition.sentence[i]),
-            "tokens": " ".join(_token(language, j) for j in composed.composition.added[i].tolist()),
-            "n": inputs[i // orders],
-        }
-        for i in range(min(len(composed.order), LISTED))
-    ]
-    return pd.DataFrame(rows).drop_duplicates()  # of few features there are few orders
-
-
-def _names(features: Sequence[Feature], values: Sequence[float]) -> str:
-    """For example "colour=red, size=4", without missing values."""
-    known = [(f, v) for f, v in zip(features, values, strict=True) if not np.isnan(v)]
-    return ", ".join(
-        f"{f.name}={f.outcomes[int(v)] if f.categorical else f'{v:.4g}'}" for f, v in known
-    )
-
-
-def _token(language: Language, entry: int) -> str:
-    return NONE if entry < 0 else language.token_name(entry % language.tokens)
 
 
 @torch.no_grad()
@@ -240,8 +196,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       2.5th and 97.5th percentile over these, without a loss). 95 % bootstrap intervals over
       inputs, which share few combinations of features: they do not tell how other combinations
       would fare. Chance and loss as in ``decodability``. A tree has a row of its levels' mean.
-    - ``sentences.csv`` (split, features, order, composed, tokens, n): of every combination of
-      features and order the composed sentence, and its tokens as they were added (– for none).
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
@@ -249,18 +203,14 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     pair = probes.feature_decoders(run, config)
     known = data.batch(config.decoder_inputs)
     chance = probes.chance(data.feature_values(known), data.features)
-    summaries, sentences = {}, {}
-    for split in data.splits:
-        batch = data.batch(config.inputs, split)
+
+    def of_split(batch: Batch) -> pd.DataFrame:
         sampled = model.describe(batch.x, config.draws).s
         times = resample(batch.x)
-        composed = _compose(model, data, pair, data.feature_values(batch), sampled, config)
-        summaries[split] = _summarise(data, composed, times, chance)
-        sentences[split] = _list_sentences(model.language, data, composed)
-    return {
-        f"{name}.csv": pd.concat(tables, names=["split", None]).reset_index("split")
-        for name, tables in (("summary", summaries), ("sentences", sentences))
-    }
+        judged, shuffles = _compose(model, data, pair, data.feature_values(batch), sampled, config)
+        return _summarise(data, judged, shuffles, times, chance)
+
+    return {"summary.csv": by_split(run, config.inputs, of_split)}
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from plot_attractors.language import Language
 
@@ -17,17 +16,6 @@ if TYPE_CHECKING:
 Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
 Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
 CELLS = 200_000  # sentences scored at once
-
-
-class Composition(NamedTuple):
-    """Sentences composed for n combinations of features.
-
-    - ``sentence``: (n, width);
-    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 for none.
-    """
-
-    sentence: Tensor
-    added: Tensor
 
 
 def combinations(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,8 +35,9 @@ def compose(
     listener: Listener,
     values: Tensor,
     order: Tensor,
-) -> Composition:
-    r"""Describe features one at a time, each by the token that a listener understands best.
+) -> Tensor:
+    r"""(n, width) sentences that describe features one at a time, each by the token that a listener
+    understands best.
 
     Starts with the empty sentence. At step i the token w_i is added that minimises the joint loss
     of the features considered so far,
@@ -68,13 +57,10 @@ def compose(
             are not considered.
     """
     rows = max(1, CELLS // (language.width + 1))
-    parts = [
+    return torch.cat([
         _compose(language, embed, listener, v, o)
         for v, o in zip(values.split(rows), order.split(rows), strict=True)
-    ]
-    steps = max(part.added.shape[1] for part in parts)
-    added = [pad(part.added, (0, steps - part.added.shape[1]), value=-1) for part in parts]
-    return Composition(torch.cat([part.sentence for part in parts]), torch.cat(added))
+    ])  # fmt: skip
 
 
 def _compose(
@@ -83,12 +69,11 @@ def _compose(
     listener: Listener,
     values: Tensor,
     order: Tensor,
-) -> Composition:
+) -> Tensor:
     n, features = order.shape
     sentence = torch.zeros(n, language.width, device=values.device)
     token = torch.eye(language.width + 1, language.width).to(sentence)  # the last adds none
     considered = torch.zeros_like(values, dtype=torch.bool)
-    added = []
     for step in range(features + language.min_length):
         if step < features:
             now = order[:, step : step + 1]
@@ -105,8 +90,7 @@ def _compose(
         joint = torch.where(considered[:, None], loss.nan_to_num(), 0.0).sum(-1)
         choice = torch.where(allowed, joint, torch.inf).argmin(-1)
         sentence = sentence + token[choice]
-        added.append(torch.where(choice < language.width, choice, -1))
-    return Composition(sentence, torch.stack(added, 1))
+    return sentence
 
 
 @torch.no_grad()

@@ -80,14 +80,6 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
         assert value[branch, "composed"] == value[branch, "best"] == 1
     assert value["mean of 3", "shuffled"] < 0.9
 
-    listed = tables["sentences.csv"].set_index("features")
-    assert len(listed) == 14
-    row = listed.loc["branch1=left, branch2=right, branch3=left"]
-    assert row["composed"] == "A·D·E"
-    assert row["tokens"] == "A D E"
-    assert listed.loc["branch1=right, branch2=none, branch3=none", "tokens"] == "B – –"
-    assert listed["n"].sum() == 400
-
 
 def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
@@ -105,11 +97,6 @@ def test_features_without_order_are_described_in_random_orders() -> None:
     assert set(table.index.get_level_values("source")) == {"sampled", "composed"}
     assert (table.loc["colour"]["value"] == 1).all()
     assert (table.loc["size"]["value"] < 1).all()  # of a standard deviation of 5
-    listed = tables["sentences.csv"]
-    assert 4 <= len(listed) <= 8
-    assert not listed.duplicated().any()
-    assert set(listed["order"]) == {"colour size", "size colour"}
-    assert set(listed["tokens"]) > {"A C", "C A"} or set(listed["tokens"]) > {"A D", "D A"}
 
 
 class Judge:
@@ -138,20 +125,6 @@ def test_one_decoder_composes_and_the_other_one_scores(
     tables = analyzed(namer(), things())
     value = values(tables)
     assert value["colour", "composed"] == value["colour", "sampled"] == float(agree)
-    listed = tables["sentences.csv"]
-    red = listed["features"].str.contains("colour=red")
-    assert listed.loc[red, "tokens"].str.contains("A").all()
-    assert listed.loc[~red, "tokens"].str.contains("B").all()
-
-
-def test_labels_may_be_named_as_columns() -> None:
-    tables = analyzed(namer(), things((Feature("order", ("red", "green")), Feature("n"))))
-    listed = tables["sentences.csv"]
-    assert set(listed["order"]) == {"order n", "n order"}
-    assert set(listed["features"]) == {
-        f"order={o}, n={n}" for o in ("red", "green") for n in (0, 10)
-    }
-    assert listed["n"].dtype.kind == "i"
 
 
 COLOUR = Feature("colour", ("blue", "red", "white"), ((0, 0, 1), (1, 0, 0), (1, 1, 1)))
@@ -186,5 +159,3 @@ def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:
     tables = analyzed(Bags(Language((1, 1, 1, 2)), sentence), data)
     assert set(tables["summary.csv"]["feature"]) == {"colour", "size"}
     assert values(tables)["colour", "sampled"] == 1
-    orders = tables["sentences.csv"]["order"]
-    assert {frozenset(order.split()) for order in orders} == {frozenset(["R", "G", "B", "size"])}
