@@ -18,7 +18,7 @@ from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.sampling import exact_states, is_listed
 from plot_attractors.analysis.shape import DESCRIBED, Needs, panels
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE
+from plot_attractors.analysis.style import BLUE, GREEN, GREY
 from plot_attractors.data import Feature
 from plot_attractors.measures.diversity import diversity
 from plot_attractors.model.attractor import AttractorModel
@@ -35,11 +35,11 @@ CAPTIONS = {
         "inputs. Blue: the model; green: exact samples of its posterior, as diverse as the model "
         "ought to be, so that blue to the right of green is an error of the sampler and no gain; "
         "grey: one sentence only, with the noise of the states around its embedding, so that what "
-        "lies to the right of grey is diversity and not noise. Last panel: the estimate falls with "
-        "N, for it is −∞ in truth wherever the points fill fewer dimensions than are counted, and "
-        "it rises with k. Compare entropies of equal N, k and dimensions only, and models with the "
-        "grey control beside them. Where sentences of an input coincide it is −∞; floored, no "
-        "distance counts as less than 2⁻²³."
+        "lies to the right of grey is diversity and not noise. The estimate falls with N, for it "
+        "is −∞ in truth wherever the points fill fewer dimensions than are counted, and it rises "
+        "with k. Compare entropies of equal N, k and dimensions only, and models with the grey "
+        "control beside them. Where sentences of an input coincide it is −∞; floored, no distance "
+        "counts as less than 2⁻²³."
     )
 }
 SUMMARY = """
@@ -149,23 +149,17 @@ NOTHING = "−∞: sentences of an input coincide"
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``diversity`` from ``summary.csv``, ``entropies.csv`` and ``dependence.csv``."""
+    """Figure ``diversity`` from ``summary.csv`` and ``entropies.csv``."""
     summary, entropies = tables["summary.csv"], tables["entropies.csv"]
     splits, first = list(summary["split"].unique()), summary.iloc[0]
     of_points = f"{first['dimensions']} dimensions, N = {first['n']}, k = {first['k']}"
-    figure, (*grid, size) = panels(len(splits) + 1)
+    figure, grid = panels(len(splits))
     shown = entropies["entropy"].clip(lower=LOWEST)
     bins = np.linspace(shown.min() - 1, shown.max() + 1, 41)
     for axes, split in zip(grid, splits, strict=True):
         points, numbers = (table[table["split"] == split] for table in (entropies, summary))
         _draw_entropies(axes, points, numbers.set_index("samples"), bins)
         axes.set_title(f"{split_name(split)}, {of_points}")
-    table = tables["dependence.csv"]
-    table = table[table["split"] == splits[0]].replace(-np.inf, np.nan)
-    _draw_size(size, table)
-    size.set_title(f"Number of samples and neighbour, {split_name(splits[0])}")
-    if table["mean"].isna().all():
-        write(size, NOTHING)
     return {"diversity": figure}
 
 
@@ -194,19 +188,3 @@ def _draw_entropies(
     axes.set_ylabel("inputs")
     if not np.isfinite(entropies["entropy"]).any():
         write(axes, NOTHING)
-
-
-def _draw_size(axes: Axes, table: pd.DataFrame) -> None:
-    """Mean entropy over N: of the model for every k, of its controls for the usual k."""
-    for (name, k), part in table.groupby(["samples", "k"], sort=False):
-        usual = k == NEIGHBOURS[0]
-        if name == "model" or usual:
-            look: dict[str, Any] = {"color": COLOURS[str(name)] if usual else LIGHT_BLUE}
-            look |= {"marker": "os^"[NEIGHBOURS.index(k)], "markersize": 5}
-            axes.plot(part["n"], part["mean"], label=f"{NAMES[str(name)]}, k = {k}", **look)
-    axes.set_xscale("log", base=2)
-    sizes = sorted(table["n"].unique())
-    axes.set_xticks(sizes, [str(n) for n in sizes])
-    axes.minorticks_off()
-    axes.set(xlabel="N, sentences of an input", ylabel="mean entropy, nats")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)

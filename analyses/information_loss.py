@@ -16,10 +16,10 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.parts import MOST_NAMED, name_columns, note, steps_name
+from plot_attractors.analysis.parts import note, steps_name
 from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
 from plot_attractors.analysis.shape import Needs, panels
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
+from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.information_loss import (
     Counts,
@@ -51,12 +51,11 @@ CAPTIONS = {
         "encoder's noise."
     ),
     "variance_explained": (
-        "(A) The share of the variance of all columns that the decoder explains: from the initial "
+        "The share of the variance of all columns that the decoder explains: from the initial "
         "state z0, from the states after T, 2T and 5T steps, and from exact samples of the same "
         "model's posterior; lines are 95 % intervals over inputs, and a guess has 0. What is "
         "between z0 and T is lost by discretisation; what is between T and exact samples, by the "
-        "sampler. (B) Variance explained of each column, from z0 and at T, the columns in order of "
-        "the latter."
+        "sampler."
     ),
 }
 STATISTICS = (
@@ -223,12 +222,7 @@ def _measure_variance(run: Run, config: Config) -> dict[str, Any]:
         x = run.data.batch(config.inputs, split).x
         of = errors(run.model, x, config.draws)
         rows += [{"split": split, **row} for row in summarise(x, of)]
-        if split == "train":
-            first = next(name for name in of if isinstance(name, int))
-            z0, after = (1 - of[name].sum(0) / x.square().sum(0) for name in ("z0", first))
-            names = {"column": run.data.columns}
-            columns = pd.DataFrame(names | {"explained_z0": z0.numpy(), "explained": after.numpy()})
-    return {"summary.csv": pd.DataFrame(rows), "columns.csv": columns}
+    return {"summary.csv": pd.DataFrame(rows)}
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -244,8 +238,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     sampler, of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few
     inputs, of draws of their own.
 
-    Of real numbers, ``summary.csv``: see `summarise`; ``columns.csv``: of each column of training
-    inputs, from z0, and after the fewest steps.
+    Of real numbers, ``summary.csv``: see `summarise`.
     """
     return (_measure_bits if kind_of_inputs(run) == BITS else _measure_variance)(run, config)
 
@@ -266,12 +259,11 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``information_loss`` of bits, or ``variance_explained`` of real numbers."""
-    if "columns.csv" in tables:
-        figure, (above, below) = panels(2, columns=1, size=(12, 4.5))
-        _draw_shares(above, tables["summary.csv"])
-        _draw_columns(below, tables["columns.csv"])
-        return {"variance_explained": figure}
     summary = tables["summary.csv"]
+    if "explained" in summary:
+        figure, (axes,) = panels(1, columns=1, size=(9, 4.5))
+        _draw_shares(axes, summary)
+        return {"variance_explained": figure}
     splits, times = list(summary["split"].unique()), list(summary["steps"].unique())
     size = (max(3.7 * len(times), 6), 0.6 + 5 * len(splits))
     figure = Figure(figsize=size, layout="constrained")
@@ -354,19 +346,5 @@ def _draw_shares(axes: Axes, summary: pd.DataFrame) -> None:
         axes.plot(x, value, "o", color=colour, label=split_name(str(split)))
     steps = [steps_name(t, summary) for t in summary["steps"].unique()]
     axes.set_xticks(range(len(steps) + 2), ["from z0", *steps, "exact samples"])
-    axes.set(title="A  Variance explained", ylim=(min(0, axes.get_ylim()[0]), 1), ylabel="R²")
-    axes.legend()
-
-
-def _draw_columns(axes: Axes, columns: pd.DataFrame) -> None:
-    table = columns.sort_values("explained", ascending=False, kind="stable")
-    few = len(table) <= MOST_NAMED
-    look: dict[str, Any] = {"linestyle": "none", "marker": "o"} if few else {}
-    x = np.arange(len(table))
-    axes.plot(x, table["explained_z0"], color=GREY, label="from z0", **look)
-    label = "from states that sentences are read from"
-    axes.plot(x, table["explained"], color=BLUE, label=label, **look)
-    axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set(title="B  Variance explained of each column", ylabel="R²", xlabel="columns, in order")
-    name_columns(axes, list(table["column"]))
+    axes.set(title="Variance explained", ylim=(min(0, axes.get_ylim()[0]), 1), ylabel="R²")
     axes.legend()

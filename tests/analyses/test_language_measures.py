@@ -104,12 +104,6 @@ def test_a_spelled_language_reaches_the_ceiling_and_names_do_not() -> None:
     assert abs(row["value"] - row["holistic_mean"]) < 4 * row["holistic_sd"]
 
 
-def test_two_tokens_differ_for_each_feature_that_does() -> None:
-    run = Untrained(Bags(LANGUAGE, spelled), things(GRID))
-    pairs = measured("language_measures", run, **SMALL)["pairs.csv"]
-    np.testing.assert_array_equal(pairs["tokens"], 2 * pairs["distance"])
-
-
 def test_random_sentences_are_no_better_than_their_null() -> None:
     row = summary(babbled).loc[RHO]
     assert abs(row["value"] - row["null_mean"]) < 4 * row["null_sd"]
