@@ -23,12 +23,11 @@ from plot_attractors.analysis.language_of_thought_scores import (
     Compared,
     Split,
 )
-from plot_attractors.analysis.parts import MOST_NAMED, error, note, write
+from plot_attractors.analysis.parts import MOST_NAMED, error, write
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
 from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
-from plot_attractors.language_of_thought.grammar import EMPTY
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.divergence import frequencies, jensen_shannon
 from plot_attractors.ranges import Size
@@ -62,9 +61,7 @@ CAPTIONS = {
         "Learned sentences of a table beside conjunctions of its columns, whose use is exact "
         "Bayesian inference. Both answer an input with a probability of 1 for each column. Above: "
         "how far the answers are apart, for each column, and below how far sentences are from the "
-        "nearest conjunction, as for a tree: Jensen-Shannon divergences, bits, means over columns. "
-        "Below, right: the sentences that are used most, their share, their conjunction, and how "
-        "far it is."
+        "nearest conjunction, as for a tree: Jensen-Shannon divergences, bits, means over columns."
     ),
 }
 
@@ -104,7 +101,7 @@ NEEDS = Needs(
 
 
 ROWS = 1024  # sentences described at once
-MOST_EXPRESSIONS = 2500  # of a grammar: conjunctions of 7 levels
+MOST_EXPRESSIONS = 2500  # of slots: conjunctions of 7 levels
 PATHS, OWN, TABLE = "paths", "own", "table"
 SUMMARY = (
     "split inputs source baseline reading measure feature value low high floor shuffled n reason"
@@ -126,12 +123,6 @@ def _own_grammar(program: str, data: HierarchicalBinaryVectors) -> GrammarModel:
         raise ValueError(
             f"{program} must build a GrammarModel whose objects are the tree's nodes: "
             "objects=BitObjects(data.probabilities)"
-        )
-    count = len(listening.synonyms(model)[1])
-    if count > MOST_EXPRESSIONS:
-        raise ValueError(
-            f"{program} has expressions of {count:,} meanings, and {MOST_EXPRESSIONS:,} can be "
-            "compared: give it fewer rules, or a lower max_rules"
         )
     return model
 
@@ -178,8 +169,6 @@ def _list_translations(names: list[str], split: Split, b: Compared) -> pd.DataFr
 def _measure_tree(
     run: Run, data: HierarchicalBinaryVectors, config: Config
 ) -> dict[str, pd.DataFrame]:
-    reason = f"{3**data.depth:,} expressions are too many"
-    left_out = {"slots": reason} if 3**data.depth > MOST_EXPRESSIONS else {}
     with torch.random.fork_rng(devices=[]):
         own = {OWN: _own_grammar(config.grammar, data)} if config.grammar else {}
     model = run.model
@@ -189,7 +178,7 @@ def _measure_tree(
     grammars = {
         name: _grammar("grammar", data, **settings)
         for name, settings in GRAMMARS.items()
-        if name not in left_out
+        if name != "slots" or 3**data.depth <= MOST_EXPRESSIONS
     } | own
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]
@@ -206,8 +195,6 @@ def _measure_tree(
         for b in baselines:
             results += scores.divergences(split, learned, b, data) + scores.translations(split, b)
         rows = [row for score in results for row in scores.summary_rows(score, split)]
-        missing = {"inputs": ALL, "source": LEARNED, "measure": "js", "n": 0}
-        rows += [missing | {"baseline": b, "reason": why} for b, why in left_out.items()]
         summaries.append(pd.DataFrame(rows).assign(split=name))
         translations = pd.concat([_list_translations(names, split, b) for b in baselines])
         listed.append(translations.assign(split=name))
@@ -374,7 +361,6 @@ COLOURS = {
     OWN: style.CRIMSON, TABLE: style.BLUE,
 }  # fmt: skip
 MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s", OWN: "v", TABLE: "o"}
-MOST_SENTENCES = 18
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Any]:
@@ -396,7 +382,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Any]:
 
 def _draw_tree(summary: pd.DataFrame, translations: pd.DataFrame, split: str) -> Figure:
     levels = [f for f in summary["feature"].unique() if f not in ("", NODE)]
-    figure, (above, left, right) = _panels()
+    figure, (above, left, right) = _panels(2)
     rows = summary[(summary["inputs"] == ALL) & (summary["reading"] == "heard")]
     _draw_divergence(above, rows, [*levels, NODE])
     above.set_title(f"How far apart the answers are, all inputs, {split_name(split)}")
@@ -406,23 +392,22 @@ def _draw_tree(summary: pd.DataFrame, translations: pd.DataFrame, split: str) ->
 
 
 def _draw_table(summary: pd.DataFrame, translations: pd.DataFrame) -> Figure:
-    figure, (above, left, right) = _panels()
+    figure, (above, below) = _panels(1)
     columns = summary[summary["feature"] != ALL].sort_values("value", ascending=False)["feature"]
     _draw_divergence(above, summary, list(columns[:MOST_NAMED]))
     whole = summary[summary["feature"] == ALL].iloc[0]
     mean = f"{whole['value']:.3f}, another input {whole['shuffled']:.3f}"
     above.set_title(f"How far apart the answers are (mean {mean} bits)")
     above.tick_params("x", rotation=90, labelsize=7)
-    _draw_residuals(left, translations, TABLE)
-    _draw_translations(right, translations)
+    _draw_residuals(below, translations, TABLE)
     return figure
 
 
-def _panels() -> tuple[Figure, list[Axes]]:
-    """A wide panel above two."""
+def _panels(below: int) -> tuple[Figure, list[Axes]]:
+    """A wide panel above one or two."""
     figure = Figure(figsize=(11, 8.5), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=[1, 1.15])
-    places = grid[0, :], grid[1, 0], grid[1, 1]
+    grid = figure.add_gridspec(2, below)
+    places = grid[0, :], *(grid[1, k] for k in range(below))
     return figure, [figure.add_subplot(place) for place in places]
 
 
@@ -508,17 +493,3 @@ def _draw_share(axes: Axes, distance: pd.Series, usage: pd.Series, **options: An
     order = distance.to_numpy().argsort(kind="stable")
     x, share = distance.to_numpy()[order], usage.to_numpy()[order].cumsum()
     axes.step([x[0], *x], [0, *share], where="post", **options)
-
-
-def _draw_translations(axes: Axes, table: pd.DataFrame) -> None:
-    axes.set_axis_off()
-    axes.set_title("The sentences used most, and their conjunctions")
-    if (table["expression"] == EMPTY).all():
-        note(axes, "nothing was learned: no sentence says more than ∅, of all rows", top=0.5)
-    for row, (_, line) in enumerate(table[:MOST_SENTENCES].iterrows()):
-        y = 1 - (row + 0.7) / MOST_SENTENCES
-        usage, residual = f"{line['usage']:.1%}", f"{line['residual']:.2f}"
-        axes.text(0.0, y, style.plain(line["sentence"], 20), fontsize=8, va="center")
-        axes.text(0.24, y, usage, fontsize=8, va="center", ha="right", color=style.GREY)
-        axes.text(0.27, y, style.plain(line["expression"], 60), fontsize=8, va="center")
-        axes.text(1.0, y, residual, fontsize=8, va="center", ha="right", color=style.GREY)

@@ -189,8 +189,7 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.Mon
     assert (leaves["n"] == 0).all()
     assert (leaves["reason"] == "no exemplars of leaves among the inputs").all()
     assert table.loc[table["inputs"].eq("all") & table["reason"].eq(""), "value"].notna().all()
-    slots = table[table["baseline"] == "slots"]
-    assert slots["reason"].tolist() == ["9 expressions are too many"]
+    assert "slots" not in set(table["baseline"])
 
 
 def test_sentences_are_translated_into_a_grammar_of_ones_own(analyzed: Any) -> None:
@@ -236,9 +235,7 @@ def test_expressions_true_of_the_same_nodes_are_one() -> None:
     assert torch.equal(likeliest, number)
 
 
-def test_a_grammar_of_other_objects_is_refused(
-    analyzed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_grammar_of_other_objects_is_refused(analyzed: Any, tmp_path: Path) -> None:
     data = HierarchicalBinaryVectors(2, 8)
     model = grammar(data)
     other = tmp_path / "other.py"
@@ -252,9 +249,6 @@ def test_a_grammar_of_other_objects_is_refused(
     ):
         with pytest.raises(ValueError, match=sentence):
             analyzed(model, data, heard_levels(model, data), inputs=40, grammar=program)
-    monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 5)
-    with pytest.raises(ValueError, match="meanings, and 5 can be compared"):
-        analyzed(model, data, heard_levels(model, data), inputs=40, grammar=RULES)
 
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
