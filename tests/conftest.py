@@ -47,7 +47,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_learned_models.py::test_principal_components_are_fitted",
     "tests/gflownet/test_log_ratios.py::test_parameters_of_a_flow_are_trained",
     "tests/gflownet/test_off_policy.py::test_local_search",
-    "tests/gflownet/test_plates.py::test_elements_that_act_on_each_other",
     "tests/gflownet/test_plates.py::test_automatic_guides_over_a_simplex",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",

@@ -26,7 +26,6 @@ from plot_attractors.gflownet.programs import (
     Unconstrained,
     Values,
     is_one,
-    is_point,
     is_real_valued,
     latent_sites,
     model_masks,
@@ -39,12 +38,9 @@ from plot_attractors.gflownet.programs import (
 __all__ = ["Layout", "LogRatioLoss", "LogRatios", "Move", "Particles"]
 
 PARTICLES = "num_particles_vectorized"  # their plate
-FIRST_CALLS, EVERY = 8, 64  # calls in which elements of plates are tried
+FIRST_CALLS, EVERY = 8, 64  # calls in which elements of the batch plate are tried
 TRIES = 16  # in such a call, of all particles together
 ALONE = "set vectorize_particles=False"
-
-Plates = frozenset[tuple[str, int]]
-"""Vectorised plates by name and dimension."""
 
 
 class Layout(NamedTuple):
@@ -58,23 +54,6 @@ class Layout(NamedTuple):
     batch_dim: int | None = None
     at_once: bool = True
     dims: Mapping[str, int] = {}
-
-
-class Elements(NamedTuple):
-    """Log-probabilities of a site's elements, and the same without the site's scale, whose gradient
-    is the score, with the dimension of particles first; the plates that the site lies in.
-    """
-
-    value: Tensor
-    score: Tensor
-    plates: Plates
-
-
-def _summed(value: Tensor, plates: Plates, kept: Plates) -> Tensor:
-    """The sum over all dimensions but those of particles and of the plates that are kept."""
-    stay = {dim for _, dim in plates & kept}
-    dims = [dim for dim in range(1 - value.ndim, 0) if dim not in stay]
-    return value.sum(dims, keepdim=True) if dims else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +72,6 @@ class LogRatios:
             the loss has `scores_behaviour = True`.
         args, kwargs: arguments of model and guide.
         own: whether particles are the guide's own draws.
-        elements: of the sites of model and guide, where the loss has `scores_elements = True` and
-            the guide's own particles run at once.
-        acting: names of the plates whose elements act on each other.
     """
 
     values: Values
@@ -106,8 +82,6 @@ class LogRatios:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     own: bool = False
-    elements: tuple[dict[str, Elements], dict[str, Elements]] | None = None
-    acting: frozenset[str] = frozenset()
 
     @cached_property
     def of_model(self) -> Tensor:
@@ -179,52 +153,6 @@ class LogRatios:
     def _batch_dim(self, name: str) -> int | None:
         dim = self.layout.batch_dim
         return None if dim is None else dim - self.layout.event_dims[name]
-
-    # -- elements of plates
-
-    @property
-    def in_plates(self) -> bool:
-        """Whether the guide draws elements of plates, other than of the batch plate."""
-        sites = self.elements[1].values() if self.elements is not None else ()
-        return any(dim != self.layout.batch_dim for site in sites for _, dim in site.plates)
-
-    def downstream(self, plates: Plates) -> Tensor:
-        """(K, …) log p − log q of all that a site in these plates may act upon: the same elements
-        of these plates, and all sites outside of them. Constants.
-
-        Where the elements of a plate do not act on each other, the log-ratios of others are only
-        noise in the score of one; where they do (`acting`), all of the plate counts.
-        """
-        kept = self._apart(plates)
-        parts = [_summed(value, own, kept) for own, value in self._by_plates.items()]
-        return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
-
-    def scored(self, weight: Callable[[Tensor], Tensor]) -> Tensor:
-        """The mean over particles of the guide, and the batch plate, of Σ weight(downstream) log q
-        over all its sites and their elements; weights are constants, and log q is without scale.
-        """
-        assert self.elements is not None
-        sites = self.elements[1].values()
-        weights = {of: weight(self.downstream(of)).detach() for of in {s.plates for s in sites}}
-        each = [
-            (weights[s.plates] * _summed(s.score, s.plates, self._apart(s.plates))).sum()
-            for s in sites
-        ]
-        return torch.stack(each).sum() / self.total.numel()
-
-    def _apart(self, plates: Plates) -> Plates:
-        """Of these plates, those whose elements do not act on each other."""
-        return frozenset(plate for plate in plates if plate[0] not in self.acting)
-
-    @cached_property
-    def _by_plates(self) -> dict[Plates, Tensor]:
-        """log p − log q of all sites, summed by the plates that they lie in."""
-        sums: dict[Plates, Tensor] = {}
-        for sign, sites in zip((1, -1), self.elements or (), strict=False):
-            for site in sites.values():
-                value = sign * _summed(site.value, site.plates, site.plates).detach()
-                sums[site.plates] = sums.get(site.plates, 0) + value
-        return sums
 
     @classmethod
     def stacked(cls, each: list[LogRatios]) -> LogRatios:
@@ -310,8 +238,6 @@ class LogRatioLoss(ELBO):
     behaviour: Program | None
     off_policy: tuple[Move, ...]
     scores_behaviour = False  # whether the objective reads `log_b`
-    scores_elements = False  # whether it reads `downstream` and `scored`
-    takes_subsamples = False  # whether these are right of mini-batches of a plate
 
     def __init__(
         self,
@@ -343,10 +269,8 @@ class LogRatioLoss(ELBO):
         object.__setattr__(self, "off_policy", moves)
         self._dims: dict[str, int] = {}  # of values in a run of one particle
         self._particle_dim = 0
-        self._subsampled: set[str] = set()  # plates with global sites, in the last call
-        self._acting: frozenset[str] = frozenset()  # plates whose elements act on each other
         self._pair: tuple[Program, ...] = ()  # model and guide of the last call
-        self._calls = self._looked = 0  # of this pair; the call that last looked at plates
+        self._calls = self._looked = 0  # of this pair; the call that last looked at the plate
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
@@ -419,7 +343,7 @@ class LogRatioLoss(ELBO):
         """
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)
-        return self._log_ratios(programs, args, kwargs, self.off_policy, self.scores_elements)
+        return self._log_ratios(programs, args, kwargs, self.off_policy)
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
         """Importance log-weights log p(z, x) − log q(z), z drawn from the guide and nothing else.
@@ -441,24 +365,16 @@ class LogRatioLoss(ELBO):
     # -- log-probabilities
 
     def _log_ratios(
-        self,
-        programs: Programs,
-        args: Any,
-        kwargs: Any,
-        off_policy: Sequence[Move] = (),
-        with_elements: bool = False,
+        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
     ) -> LogRatios:
-        own = not off_policy and programs.draws_from_guide
         if programs.pair != self._pair:
             self._plan(programs)
         self._calls += 1
-        self._subsampled = set()
         if self.vectorize_particles:
-            together = self._together(programs)
-            ratios = self._run(together, off_policy, own, self._particle_dim, with_elements and own)
+            ratios = self._run(self._together(programs), off_policy, self._particle_dim)
         else:
             programs = programs.sharing_subsamples()
-            each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
+            each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
             ratios = LogRatios.stacked(each)
         return replace(ratios, args=args, kwargs=kwargs)
 
@@ -468,14 +384,10 @@ class LogRatioLoss(ELBO):
         return programs.inside(partial(pyro.plate, PARTICLES, self.num_particles, dim=dim))
 
     def _run(
-        self,
-        programs: Programs,
-        off_policy: Sequence[Move],
-        own: bool,
-        dim: int | None = None,
-        with_elements: bool = False,
+        self, programs: Programs, off_policy: Sequence[Move], dim: int | None = None
     ) -> LogRatios:
         """One run, of all particles where they have a dimension `dim`, else of one particle."""
+        own = not off_policy and programs.draws_from_guide
         if own:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
         else:
@@ -491,31 +403,26 @@ class LogRatioLoss(ELBO):
             raise ValueError(
                 f"The programs have other sites than they had in a run of one particle: {ALONE}."
             )
-        ratios = self._scored(programs, values, traces, dim, with_elements)
-        if self.batch_plate is not None or ratios.in_plates:
-            self._look_for_acting(programs, values, dim)
-        return replace(ratios, own=own, acting=self._acting)
+        ratios = self._scored(programs, values, traces, dim)
+        if self.batch_plate is not None:
+            self._require_apart(programs, values, dim)
+        return replace(ratios, own=own)
 
     def _scored(
-        self,
-        programs: Programs,
-        values: Values,
-        traces: tuple[Any, Any],
-        dim: int | None = None,
-        with_elements: bool = False,
+        self, programs: Programs, values: Values, traces: tuple[Any, Any], dim: int | None = None
     ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, -(dim or -math.inf))
-        p, q = self._elements_of_both(traces, dim, with_elements and self.takes_subsamples)
-        log_p, log_q = (self._totals(sites, dim) for sites in (p, q))
+        log_p = self._log_prob(model_trace, dim)
+        log_q = self._log_prob(guide_trace, dim, model_masks(model_trace, guide_trace))
         log_b = None
         if self.scores_behaviour:
             log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
             if self.behaviour is not None:
                 with torch.no_grad():
                     trace = programs._replace(guide=programs.sampler).score(values)[1]
-                    drawn = self._totals(self._elements(trace, dim), dim)
+                    drawn = self._log_prob(trace, dim)
                 log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
         batch_dim = None
@@ -529,54 +436,30 @@ class LogRatioLoss(ELBO):
             dim is not None,
             {} if dim is None else self._dims,
         )
-        latent_values = {name: values[name] for name in latents}
-        elements = (p, q) if with_elements else None
-        return LogRatios(latent_values, log_p, log_q, layout, log_b, elements=elements)
+        return LogRatios({name: values[name] for name in latents}, log_p, log_q, layout, log_b)
 
-    def _elements_of_both(
-        self, traces: tuple[Any, Any], dim: int | None, subsamples: bool
-    ) -> tuple[dict[str, Elements], dict[str, Elements]]:
-        p = self._elements(traces[0], dim, subsamples)
-        return p, self._elements(traces[1], dim, subsamples, model_masks(*traces))
-
-    def _elements(
-        self,
-        trace: Any,
-        dim: int | None,
-        subsamples: bool = False,
-        masks: Mapping[str, Tensor] | None = None,
-    ) -> dict[str, Elements]:
-        """Of every site, with the dimension of particles first, of size 1 where one was run; masks
-        are joined to the sites' own. `subsamples`: whether other plates than the batch plate may be
-        subsampled.
+    def _log_prob(
+        self, trace: Any, dim: int | None, masks: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """Of every site, (K,) or (K, batch) of a vectorised run, () or (batch,) of one particle;
+        masks are joined to the sites' own.
         """
-        elements: dict[str, Elements] = {}
+        log_probs: dict[str, Tensor] = {}
         for name, site in sample_sites(trace).items():
-            score = site["log_prob"] = site_log_prob(site, (masks or {}).get(name))
-            if dim is None:
-                score = score[None]
-            else:
+            log_prob = site["log_prob"] = site_log_prob(site, (masks or {}).get(name))
+            kept = [] if dim is None else [dim]
+            if dim is not None:
                 self._require_particles(site, dim)
             if self.batch_plate is not None:
-                self._batch_frame(site)
-            frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
-            scale = self._scale(site, subsamples)
-            value = score if is_one(scale) else scale_and_mask(score, scale)
-            elements[name] = Elements(value, score, frozenset((f.name, f.dim) for f in frames))
-        if not elements:  # a program without sites has probability 1
-            zero = torch.zeros([1] if dim is None else [self.num_particles, *[1] * (-dim - 1)])
-            elements[""] = Elements(zero, zero, frozenset())
-        return elements
-
-    def _totals(self, sites: dict[str, Elements], dim: int | None) -> dict[str, Tensor]:
-        """(K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
-        totals = {}
-        for name, site in sites.items():
-            batch = frozenset(plate for plate in site.plates if plate[0] == self.batch_plate)
-            value = _summed(site.value, site.plates, batch)
-            particles = [] if dim is None else [len(value)]
-            totals[name] = value.reshape(particles + [value.shape[dim] for _, dim in batch])
-        return totals
+                kept.append(self._batch_frame(site).dim)
+            scale = self._scale(site)
+            if not is_one(scale):
+                log_prob = scale_and_mask(log_prob, scale)
+            others = [of for of in range(-log_prob.ndim, 0) if of not in kept]
+            log_probs[name] = log_prob.sum(others) if others else log_prob
+        if not log_probs:  # a program without sites has probability 1
+            log_probs[""] = torch.zeros([] if dim is None else [self.num_particles])
+        return log_probs
 
     def _batch_frame(self, site: Site) -> Any:
         """The batch plate, in which a site must lie."""
@@ -586,7 +469,7 @@ class LogRatioLoss(ELBO):
         raise ValueError(
             f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
             "elements are trajectories of their own: move the site into the plate, or drop "
-            "batch_plate; VarGrad keeps elements of plates apart by itself."
+            "batch_plate."
         )
 
     def _require_particles(self, site: Site, dim: int) -> None:
@@ -603,7 +486,7 @@ class LogRatioLoss(ELBO):
                 f"or {ALONE}."
             )
 
-    def _scale(self, site: Site, subsamples: bool) -> Any:
+    def _scale(self, site: Site) -> Any:
         """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
         scale = site["scale"]
         frames = [f for f in site["cond_indep_stack"] if f.full_size not in (None, f.size)]
@@ -611,15 +494,11 @@ class LogRatioLoss(ELBO):
             if frame.name == self.batch_plate:
                 scale = scale * frame.size / frame.full_size
         plates = {frame.name for frame in frames} - {self.batch_plate}
-        if is_one(scale) or not plates:
-            return scale
-        self._subsampled |= plates
-        if not subsamples:
+        if plates and not is_one(scale):
             raise ValueError(
                 f"Site {site['name']!r} lies in the subsampled plate {quoted(plates)}, whose scale "
                 "has no place in a squared log-ratio, nor in a weight: use the whole plate, or "
-                "name it as batch_plate if its elements are independent, or take VarGrad with "
-                "particles of the guide that run at once, whose gradient is right of mini-batches."
+                "name it as batch_plate if its elements are independent."
             )
         return scale
 
@@ -627,19 +506,17 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
-        self._pair, self._acting = programs.pair, frozenset()
-        self._calls = self._looked = 0
+        self._pair, self._calls, self._looked = programs.pair, 0, 0
         self.vectorize_particles, learns = self._asked, torch.is_grad_enabled()
         with side_run(), torch.set_grad_enabled(learns):  # by which Deltas show parameters
             programs.require_jacobian()
         if self._asked is False:
             return
-        subsamples = self.scores_elements and programs.draws_from_guide and not self.off_policy
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
-            self._scored(programs, values, traces, None, subsamples)
+            self._scored(programs, values, traces)
             nesting = self.max_plate_nesting
             if math.isinf(nesting):
                 sites = [site for trace in traces for site in sample_sites(trace).values()]
@@ -648,9 +525,7 @@ class LogRatioLoss(ELBO):
                 nesting = max([0, *plates, *(site["log_prob"].ndim for site in sites)])
             self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
-            reason = (
-                self._vectorization_fault(programs, subsamples) if self._asked is None else None
-            )
+            reason = self._vectorization_fault(programs) if self._asked is None else None
         self.vectorize_particles = reason is None
         if reason is not None:
             warnings.warn(
@@ -661,19 +536,19 @@ class LogRatioLoss(ELBO):
                 stacklevel=2,
             )
 
-    def _vectorization_fault(self, programs: Programs, subsamples: bool) -> str | None:
+    def _vectorization_fault(self, programs: Programs) -> str | None:
         """Why one run cannot hold all particles; None where two score as when run alone."""
         try:
             together = self._together(programs)
             values = together.draw()
             traces = together.score(values)
-            total = self._scored(together, values, traces, self._particle_dim, subsamples).total
+            total = self._scored(together, values, traces, self._particle_dim).total
             ends = [0, self.num_particles - 1]
             alone = []
             for k in ends:
                 taken = {name: self._take(value, name, k) for name, value in values.items()}
                 traces = programs.score(taken)
-                alone.append(self._scored(programs, taken, traces, None, subsamples).total)
+                alone.append(self._scored(programs, taken, traces).total)
         except Exception as error:  # whatever a program does when its values gain a dimension
             return str(error).splitlines()[0] if str(error) else type(error).__name__
         same = torch.allclose(total[ends], torch.stack(alone), rtol=1e-3, atol=1e-3, equal_nan=True)
@@ -686,76 +561,39 @@ class LogRatioLoss(ELBO):
             return value  # indices of a subsampled plate, which all particles share
         return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
 
-    # -- elements of plates
+    # -- elements of the batch plate
 
-    def _look_for_acting(self, programs: Programs, values: Values, dim: int | None) -> None:
-        """In the first calls of a pair, and now and then, finds plates whose elements act on each
-        other.
+    def _require_apart(self, programs: Programs, values: Values, dim: int | None) -> None:
+        """ValueError where elements of the batch plate act on each other: where a random half of
+        them, drawn anew, changes log-probabilities of the other half. In the first calls of a pair,
+        and now and then.
         """
         if self._looked == self._calls or (self._calls > FIRST_CALLS and self._calls % EVERY):
             return
         self._looked = self._calls
-        with side_run():
-            found = self._act_on_each_other(programs, values, dim)
-        if wrong := found & (self._subsampled | {self.batch_plate}):
-            raise ValueError(
-                f"Elements of the plate {quoted(wrong)} act on each other, so that they are no "
-                "trajectories of their own, nor is a part of them enough: drop batch_plate, and "
-                "take the whole plate."
-            )
-        if new := found - self._acting:
-            warnings.warn(
-                f"Elements of the plate {quoted(new)} act on each other: {type(self).__name__} "
-                "scores each by the whole log-ratio, which is right and has more noise.",
-                stacklevel=2,
-            )
-            self._acting |= new
 
-    def _act_on_each_other(
-        self, programs: Programs, values: Values, dim: int | None
-    ) -> frozenset[str]:
-        """By a random half of a plate's elements drawn anew: whether log-probabilities of the other
-        half change, or of the guide's sites outside of the plate, on which all of it may depend.
-        """
-
-        def scored(values: Values) -> tuple[dict[str, Elements], dict[str, Elements], Any]:
+        def scored(values: Values) -> LogRatios:
             torch.manual_seed(0)  # of programs that are random otherwise
-            traces = programs.score(values)
-            return *self._elements_of_both(traces, dim, True), traces[1]
+            return self._scored(programs, values, programs.score(values), dim)
 
-        seed = int(torch.randint(2**31, ())) + self._calls
-        half, found = torch.Generator().manual_seed(seed), set()
-        p, q, trace = scored(values)
-        latents = latent_sites(trace)
-        given = {k: v for k, v in values.items() if k not in latents}
-        plates = {
-            plate for k, site in latents.items() if not is_point(site) for plate in q[k].plates
-        }
-        particles = 1 if dim is None else self.num_particles
-        for i in range(-(-TRIES // particles)):
-            for name, at in plates:
-                inside = [k for k in latents if (name, at) in q[k].plates]
-                shape = [1] * max(-at, -(dim or 0))
-                if dim is not None:
-                    shape[dim] = particles
-                shape[at] = q[inside[0]].score.shape[at]
-                chosen = torch.rand(shape, generator=half) < 0.5
+        with side_run():
+            seed = int(torch.randint(2**31, ())) + self._calls
+            half, before = torch.Generator().manual_seed(seed), scored(values)
+            given = {k: v for k, v in values.items() if k not in before.values}
+            for i in range(-(-TRIES // (1 if dim is None else self.num_particles))):
+                chosen = torch.rand(before.total.shape, generator=half) < 0.5
+                chosen = chosen.to(before.total.device)
                 torch.manual_seed(seed + i)
                 anew, changed = programs.redraw(given), dict(values)
-                for k in inside:
-                    mask = chosen.reshape([*shape, *[1] * latents[k]["fn"].event_dim])
-                    changed[k] = torch.where(mask.to(values[k].device), anew[k], values[k])
-                try:
-                    new_p, new_q, _ = scored(changed)
-                    pairs = [(q[k], new_q[k], True) for k in q]
-                    pairs += [(p[k], new_p[k], False) for k in p]
-                except Exception:  # whatever a program does with such values
-                    found.add(name)
-                    continue
-                for old, new, of_guide in pairs:
-                    kept = new.score if of_guide else old.score
-                    if (name, at) in old.plates:
-                        kept = torch.where(chosen.to(old.score.device), old.score, new.score)
-                    if not torch.allclose(old.score, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
-                        found.add(name)
-        return frozenset(found)
+                for name, value in before.values.items():
+                    changed[name] = torch.where(before.aligned(chosen, name), anew[name], value)
+                after = scored(changed)
+                pairs = [(before.log_p[k], after.log_p[k]) for k in before.log_p]
+                pairs += [(before.log_q[k], after.log_q[k]) for k in before.log_q]
+                for old, new in pairs:
+                    kept = torch.where(chosen, old, new)
+                    if not torch.allclose(old, kept, rtol=1e-4, atol=1e-5, equal_nan=True):
+                        raise ValueError(
+                            f"Elements of the plate {self.batch_plate!r} act on each other, so "
+                            "that they are no trajectories of their own: drop batch_plate."
+                        )

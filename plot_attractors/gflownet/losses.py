@@ -179,11 +179,8 @@ class VarGrad(LogRatioLoss):
     .. math:: L = \frac{1}{K - 1} \sum_k (r_k - \bar r)^2
 
     With samples of the guide, half its gradient is that of KL(q || posterior) by the score function
-    with a leave-one-out baseline, and for guides with plates each element is scored by the
-    log-ratios that it may act upon (`LogRatios.downstream`): the same in expectation, with less
-    noise, and right of mini-batches beside global sites. Elements that act on each other, and
-    particles from elsewhere, are scored by their whole log-ratio. Source: Richter et al. (2020),
-    "VarGrad: a low-variance gradient estimator".
+    with a leave-one-out baseline. Source: Richter et al. (2020), "VarGrad: a low-variance gradient
+    estimator".
 
     Args:
         num_particles: trajectories per step, K, at least 2.
@@ -194,8 +191,6 @@ class VarGrad(LogRatioLoss):
     Raises:
         ValueError: fewer than 2 particles, and otherwise as `LogRatioLoss`.
     """
-
-    scores_elements = True
 
     def __init__(
         self,
@@ -212,24 +207,10 @@ class VarGrad(LogRatioLoss):
             )
         super().__init__(num_particles, **options)
         self._penalty = penalty(loss, delta)
-        self.takes_subsamples = loss == "squared"  # another penalty of a scaled sum is biased
 
     def objective(self, ratios: LogRatios) -> Tensor:
         r = ratios.total
-        if not ratios.in_plates:
-            return self._loss(r)
-        value = self._loss(ratios.of_model - ratios.of_guide.detach())
-        gradient = ratios.scored(lambda r: -self._slope(r))
-        return value + (gradient - gradient.detach())
-
-    def _loss(self, r: Tensor) -> Tensor:
         return self._penalty(r - r.mean(0)).mean() * (len(r) / (len(r) - 1))
-
-    @torch.enable_grad()
-    def _slope(self, r: Tensor) -> Tensor:
-        """(K, …) K times the derivative of Σ `_loss` over elements by each of r (K, …)."""
-        r = r.detach().requires_grad_()
-        return torch.autograd.grad(self._loss(r) * r.numel(), r)[0]
 
 
 class SiteBalance(LogRatioLoss, nn.Module):
@@ -412,5 +393,5 @@ class Sleep(LogRatioLoss):
                 f"The guide samples {quoted(missing)}, no latent site of the model: Sleep scores "
                 "the guide at the model's draws, which auxiliary sites do not have."
             )
-        log_q = self._totals(self._elements(scored, None), None)
+        log_q = self._log_prob(scored, None)
         return -torch.stack(list(log_q.values())).sum(0).mean()

@@ -68,7 +68,6 @@ def best(x: Tensor) -> float:
 
 FITS: dict[str, Callable[[], LogRatioLoss]] = {
     "VarGrad": lambda: VarGrad(8, batch_plate="rows"),
-    "plates by themselves": lambda: VarGrad(8),
     "sleep": lambda: Sleep(2, batch_plate="rows"),
 }
 

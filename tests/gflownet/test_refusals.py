@@ -215,15 +215,15 @@ def half_observed() -> None:
         pyro.sample("x", dist.Normal(z, 1.0), obs=torch.ones(3), obs_mask=COUNTS)
 
 
-def walk(size: int | None) -> None:
-    with pyro.plate("rows", 4, subsample_size=size):
+def acting(by: str, model: bool) -> None:
+    """Steps whose sum is seen, or of which the guide's later site sees the mean."""
+    with pyro.plate("rows", 4):
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        pyro.sample("x", dist.Normal(z.cumsum(-1), 1.0), obs=torch.tensor(1.0))
-
-
-def walk_guide(size: int | None) -> None:
-    with pyro.plate("rows", 4, subsample_size=size):
-        pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
+        mean = z.mean(-1, keepdim=True) if by == "guide" and not model else 0.0
+        w = pyro.sample("w", dist.Normal(mean, torch.ones(4)))
+        if model:
+            seen = z.cumsum(-1) if by == "model" else z + w
+            pyro.sample("x", dist.Normal(seen, 1.0), obs=torch.tensor(1.0))
 
 
 MODEL, GUIDE = gaussian_model, gaussian_guide
@@ -267,12 +267,11 @@ def test_what_is_no_number_is_refused_in_weights_too(reward: float) -> None:
         ForwardKL(4).loss_and_grads(partial(rewarded, reward), gaussian_guide)
 
 
-@pytest.mark.parametrize(
-    ("loss", "size"), [(VarGrad(4, batch_plate="rows"), None), (VarGrad(4), 2)]
-)
-def test_parts_of_a_plate_that_act_on_each_other(loss: VarGrad, size: int | None) -> None:
+@pytest.mark.parametrize("by", ["model", "guide"])
+def test_elements_of_a_batch_plate_that_act_on_each_other(by: str) -> None:
+    programs = partial(acting, by, True), partial(acting, by, False)
     with pytest.raises(ValueError, match="the plate 'rows' act on each other"):
-        loss.differentiable_loss(walk, walk_guide, size)
+        VarGrad(4, batch_plate="rows").differentiable_loss(*programs)
 
 
 # -- simulations and tables of draws
