@@ -51,7 +51,6 @@ from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
 TITLE = "Calibration"
-SLOW = True
 CAPTIONS = {
     "calibration": (
         "Is each sentence sampled in proportion to its reward? Probability of every sentence for "

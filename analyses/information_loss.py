@@ -36,7 +36,6 @@ from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
 TITLE = "Information loss"
-SLOW = True
 CAPTIONS = {
     "information_loss": (
         "The number of bits d lost by discretisation: bits of the input that the decoder predicts "

@@ -108,10 +108,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    """A small run, and its export (`tests.exported`)."""
-    from tests import exported
+    """A small run of binary vectors, and its export as pretrained/tiny."""
+    from plot_attractors.report.export import export
+    from plot_attractors.runs import Run, fit
+    from plot_attractors.runs.analyze import analyze
+    from tests.small import SETTINGS
 
-    return exported.make(tmp_path_factory.mktemp("exported"))
+    folder = tmp_path_factory.mktemp("exported")
+    path = fit("hbv", preset="smoke", out=folder / "run")
+    settings = {
+        "calibration": {"inputs": 8, "wide_inputs": 8, "wide_draws": 1},  # as many draws
+        "information_loss": {"inputs": 1000, "lines": 1, "line_draws": 1},
+        "language_measures": SETTINGS["language_measures"],
+    }
+    results = analyze(path, settings, settings=settings)
+    assert [result.error for result in results] == [None] * len(settings)
+    return Run(path), export(Run(path), folder / "pretrained" / "tiny")
 
 
 @pytest.fixture(autouse=True)

@@ -157,15 +157,6 @@ def test_analyze_tells_what_failed_and_does_the_rest(run: Path) -> None:
     assert (folder / "summary.csv").read_text().endswith(",7\n")
 
 
-def test_a_first_look_leaves_out_what_is_slow(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = call("analyze", run)
-    assert whole.stdout.startswith("All analyses, some minutes; --quick leaves out basins, beh")
-    monkeypatch.setattr("plot_attractors.runs.analyze.slow", lambda: ["training"])
-    quick = call("analyze", run, "--quick")
-    assert "training" not in quick.stdout
-    assert "minutes" not in quick.stdout
-
-
 def test_without_names_all_analyses_that_apply_are_run(run: Path) -> None:
     made = {result.name for result in analyze(run)}
     assert made == {"training"}
@@ -252,9 +243,6 @@ def test_copies_of_programs(tmp_path: Path) -> None:
     assert "is there already" in error_of(call("copy", "attractor", own))
     assert "in models and inference" in error_of(call("copy", "vqvae", tmp_path / "v.py"))
     assert call("copy", "vqvae", tmp_path / "v.py", "--kind", "inference").exit_code == 0
-    assert str(registry.find("models", "attractor")) in call("list", "--paths").output.replace(
-        "\n", ""
-    )
 
 
 def test_settings_of_data_without_presets_are_listed(tmp_path: Path) -> None:

@@ -14,15 +14,12 @@ __all__ = ["copy", "list_", "settings_"]
 
 
 @command("list")
-def list_(
-    paths: Annotated[bool, Option("--paths", help="The files of the programs, too.")] = False,
-) -> None:
+def list_() -> None:
     """Show the programs that are there, of every kind, and the trained models."""
     for kind in registry.KINDS:
         say(kind)
         for name in registry.names(kind):
-            file = registry.find(kind, name)
-            say(f"  {name:<26}  {file if paths else registry.describe(file)}")
+            say(f"  {name:<26}  {registry.describe(registry.find(kind, name))}")
     say("trained models, in the place of RUN")
     for name in pretrained.names():
         say(f"  {pretrained.PREFIX}{name}")

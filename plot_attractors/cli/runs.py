@@ -43,9 +43,6 @@ def analyze(
     missing: Annotated[
         bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
     ] = False,
-    quick: Annotated[
-        bool, Option("--quick", help="A first look, in about a minute: without the slow ones.")
-    ] = False,
     out: Annotated[
         Path | None,
         Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
@@ -75,15 +72,12 @@ def analyze(
     position, total = opened.position
     if position < total:
         say(f"The run is unfinished: these are analyses of update {position} of {total}.")
-    if not (names or missing or quick):
-        say(f"All analyses, some minutes; --quick leaves out {', '.join(analysis.slow())}.")
     with console.status("analysing"):
         analysis.analyze(
             opened,
             names,
             settings=changed,
             missing=missing,
-            quick=quick,
             out=out,
             on_result=tell,
         )

@@ -16,9 +16,7 @@ import torch
 from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 
-__all__ = [
-    "AnalysisResult", "about", "analyze", "applies", "condition", "require", "slow",
-]  # fmt: skip
+__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "require"]
 
 ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
 
@@ -42,15 +40,13 @@ def analyze(
     *,
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
-    quick: bool = False,
     out: str | Path | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
     """Run analysis programs on a run, each into ``analyses/<name>``.
 
     Each starts from the seed after the run's, so that its result does not depend on the others. One
-    that fails leaves its earlier results and the other analyses alone; where only its figures fail,
-    its tables are kept, and the error says so. An analysis program may
+    that fails leaves its earlier results and the other analyses alone. An analysis program may
     define ``NEEDS``, see `plot_attractors.analysis.shape`; where a run lacks it, the analysis is
     left out, with its `condition` in the log, or refused if it was named.
 
@@ -59,7 +55,6 @@ def analyze(
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
-        quick: of all, without those whose programs say that they are ``SLOW``.
         out: where to copy a model of the package to, whose analyses are written there; by default
             ``./pretrained-NAME``.
         on_result: called after each.
@@ -74,8 +69,6 @@ def analyze(
     names = [names] if isinstance(names, str | Path) else list(names or ())
     files = (registry.find("analyses", name) for name in names or registry.names("analyses"))
     programs = {file: registry.load("analyses", file) for file in files}
-    if quick and not names:
-        programs = {file: of for file, of in programs.items() if file.stem not in slow()}
     by_name, changed = [file.stem for file in programs], settings or {}
     if unknown := [name for name in changed if name not in by_name]:
         raise ValueError(
@@ -96,12 +89,6 @@ def analyze(
         if on_result is not None:
             on_result(results[-1])
     return results
-
-
-def slow() -> list[str]:
-    """Names of the analyses that take most of the time, by ``SLOW`` in their programs."""
-    names = registry.names("analyses")
-    return [name for name in names if getattr(registry.load("analyses", name), "SLOW", False)]
 
 
 def applies(program: ModuleType, run: Run) -> bool:
@@ -138,14 +125,7 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
             tables.write(temporary, program.measure(run, config))
-            try:
-                tables.draw(program, temporary)
-            except Exception as caught:
-                error = ValueError(
-                    f"its tables are complete, in {out}, and its figures could not be drawn: "
-                    f"{type(caught).__name__}: {caught}"
-                )
-                error.__cause__ = caught
+            tables.draw(program, temporary)
         kept = {
             "program": registry.identifier("analyses", file),
             "title": getattr(program, "TITLE", _title(file.stem)),

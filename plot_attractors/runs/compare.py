@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, pretrained, registry, trust
+from plot_attractors.runs import Run, pretrained, trust
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
@@ -46,8 +46,8 @@ def compare(
         trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its
             total variation is not known, and of means.
 
-    Missing numbers are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis
-    that applies to it, and gives the command that makes it.
+    Missing numbers are NaN; the logger ``plot_attractors`` warns of a run that lacks an analysis,
+    and gives the command that makes it where it applies.
 
     With `analyze`, analyses that are missing are made. Raises ValueError for a path that is no run,
     a table that cannot be read, or an unknown topic.
@@ -87,28 +87,19 @@ def compare(
 
 
 def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
-    """Make the analyses that a run lacks and that apply to it, or warn of them."""
+    """Make the analyses that a run lacks, or warn of them."""
     # an analysis without a summary may still have been made: of some models it has none
     known = {METRICS[name].analysis for name in kept(run) if name in METRICS}
     missing = [n for n in needed if n not in known and not table_file(run, n).parent.is_dir()]
-    missing = [n for n in missing if _applies(run, n)]
     if missing and analyze:
         # a Run of its own: its model is not kept with all the others
-        for result in analysis.analyze(run.path, missing):
+        for result in analysis.analyze(run.path, missing, missing=True):
             if result.error is not None:
                 logger.warning("%s of %s failed: %s", result.name, run.path, result.error)
     elif missing:
         shown = pretrained.shown(run.path)
-        command = shlex.join(["plot-attractors", "analyze", shown, *missing])
+        command = shlex.join(["plot-attractors", "analyze", shown, *missing, "--missing"])
         logger.warning("%s lacks %s: %s", shown, ", ".join(missing), command)
-
-
-def _applies(run: Run, name: str) -> bool:
-    """Whether an analysis can be made of a run; True of one that is not fitted yet."""
-    try:
-        return analysis.applies(registry.load("analyses", name), run)
-    except ValueError:
-        return True
 
 
 def to_markdown(table: pd.DataFrame) -> str:

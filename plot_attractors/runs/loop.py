@@ -102,7 +102,7 @@ class Loop:
             self._restore(self.checkpoint)
         state: Mapping[str, Any] = self.checkpoint or {}
         self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
-        self.window = Window(state.get("window", {}))
+        self.window: list[tuple[int, str, Any]] = [*state.get("window", ())]  # since the last row
         self.first = self.trainer.position
         self.ends = list(itertools.accumulate(phase.updates for phase in self.trainer.schedule))
         self.latest: Mapping[str, float] = {}
@@ -165,9 +165,11 @@ class Loop:
                 self._read()  # what was not finite before is the cause
                 raise
             position += 1
-            self.window.add(position, metrics)
-            now, every = time.monotonic(), self.config["run"]["log_every"]
-            row_due = self.window.updates == every or position in self.ends
+            for name, value in metrics.items():  # tensors are not read, which waits for a device
+                kept = value.detach() if isinstance(value, torch.Tensor) else value
+                self.window.append((position, name, kept))
+            now, since = time.monotonic(), self.rows[-1]["step"] if self.rows else 0
+            row_due = position - since == self.config["run"]["log_every"] or position in self.ends
             if row_due:
                 self._log(phase)
             if now - saved >= self.checkpoint_seconds:
@@ -185,7 +187,11 @@ class Loop:
 
     def _log(self, phase: Any) -> None:
         self._read()
-        means = self.window.take()
+        values: dict[str, list[float]] = {}
+        for _, name, value in self.window:
+            values.setdefault(name, []).append(value)
+        means = {name: sum(of) / len(of) for name, of in values.items()}
+        self.window = []
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
         position, seconds = self.trainer.position, round(self.elapsed, 3)
@@ -197,7 +203,8 @@ class Loop:
 
     def _read(self) -> None:
         """Read the metrics of the updates since the last row, and refuse what is not finite."""
-        for position, name, value in self.window.read():
+        self.window = [(position, name, float(value)) for position, name, value in self.window]
+        for position, name, value in self.window:
             if not math.isfinite(value):
                 phase = self.trainer.schedule[bisect(self.ends, position - 1)]
                 raise FloatingPointError(
@@ -227,7 +234,7 @@ class Loop:
                 "total": self.total,
                 "rows": self.rows,
                 "metrics": store.digest(metrics),
-                "window": self.window.state(),
+                "window": self.window,
                 "data": dict(self.data),
                 "seconds": self.elapsed,
             },
@@ -257,41 +264,6 @@ def _tensorboard(run: Path, step: int) -> Any:
 
     purge = step + 1 if step else None
     return SummaryWriter(str(run / "tensorboard"), purge_step=purge)  # type: ignore[no-untyped-call]
-
-
-class Window:
-    """Means of metrics over the updates since the last row; an update does not wait for a device,
-    since tensors are read when they are asked for.
-    """
-
-    def __init__(self, state: Mapping[str, Any]) -> None:
-        self.unread: list[tuple[int, str, Any]] = []
-        self.sums: dict[str, float] = dict(state.get("sums", {}))
-        self.counts: dict[str, int] = dict(state.get("counts", {}))
-        self.updates: int = state.get("updates", 0)
-
-    def state(self) -> dict[str, Any]:
-        return {"sums": self.sums, "counts": self.counts, "updates": self.updates}
-
-    def add(self, position: int, metrics: Mapping[str, Any]) -> None:
-        self.updates += 1
-        for name, value in metrics.items():
-            kept = value.detach() if isinstance(value, torch.Tensor) else value
-            self.unread.append((position, name, kept))
-
-    def read(self) -> list[tuple[int, str, float]]:
-        """(update, name, value) of what was not read before, which now is part of the sums."""
-        rows = [(position, name, float(value)) for position, name, value in self.unread]
-        self.unread = []
-        for _, name, value in rows:
-            self.sums[name] = self.sums.get(name, 0.0) + value
-            self.counts[name] = self.counts.get(name, 0) + 1
-        return rows
-
-    def take(self) -> dict[str, float]:
-        means = {name: total / self.counts[name] for name, total in self.sums.items()}
-        self.sums, self.counts, self.updates = {}, {}, 0
-        return means
 
 
 # SIGUSR2 is how SLURM says that the time is nearly up

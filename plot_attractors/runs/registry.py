@@ -46,11 +46,8 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 def describe(path: Path) -> str:
     """First line of a program's docstring, without marks of emphasis, read without importing it."""
-    try:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return ""
-    return re.sub(r"(\*|``)(.+?)\1", r"\2", docstring.strip().splitlines()[0]) if docstring else ""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return re.sub(r"(\*|``)(.+?)\1", r"\2", docstring.partition("\n")[0])
 
 
 def suggestion(word: str, choices: Iterable[str]) -> str:
@@ -61,13 +58,11 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     >>> suggestion("walk", ["sleep.walk", "bits"])
     "did you mean 'sleep.walk'? "
     """
-    choices = list(dict.fromkeys(choices))
-    last = [choice.rpartition(".")[2] for choice in choices]
+    by_end = {choice.rpartition(".")[2]: choice for choice in choices}
     end = word.rpartition(".")[2]
-    close = [choice for choice, tail in zip(choices, last, strict=True) if tail == end][:2]
-    close = close or difflib.get_close_matches(word, choices, n=2, cutoff=0.6)
-    close = close or [choices[last.index(t)] for t in difflib.get_close_matches(end, last, n=1)]
-    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    near = [by_end[end]] if end in by_end else difflib.get_close_matches(word, by_end.values(), n=1)
+    near = near or [by_end[one] for one in difflib.get_close_matches(end, by_end, n=1)]
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def find(kind: Kind, program: str | Path) -> Path:
@@ -80,8 +75,6 @@ def find(kind: Kind, program: str | Path) -> Path:
         path = Path(text).expanduser()
         if not path.is_file():
             raise ValueError(f"there is no program file {text}")
-        if path.suffix != ".py":
-            raise ValueError(f"a program is a .py file, and {text} is not")
         return path.resolve()
     known = names(kind)
     if text not in known:

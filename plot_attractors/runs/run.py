@@ -366,8 +366,7 @@ class Run:
 
     def _load_data(self) -> Any:
         data = registry.load("datasets", self.data_name).load(self.data_config)
-        if then := store.data_digests(self.path):
-            store.require_same_data(self.path, then, digests(data))
+        store.require_same_data(self.path, store.glance(self.path).get("data", {}), digests(data))
         return data
 
     def check_data(self) -> None:
@@ -407,9 +406,10 @@ class Run:
         """The rows of ``metrics.csv``: step, phase, cycle, seconds, what the inference reports;
         none where there is none. ValueError where that of a finished run was changed.
         """
-        file, written = self.path / "metrics.csv", store.metrics_digest(self.path)
+        file, saved = self.path / "metrics.csv", store.glance(self.path)
         content = file.read_bytes() if file.is_file() else b""
-        if written and store.digest(content) != written:
+        done = saved.get("metrics") and saved["position"] == saved["total"]
+        if done and store.digest(content) != saved["metrics"]:
             raise ValueError(f"{file} is damaged: it is not what was written, by its checksum")
         return pd.read_csv(io.BytesIO(content)) if content else pd.DataFrame()
 

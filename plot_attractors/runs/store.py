@@ -22,8 +22,8 @@ from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "OtherData", "check_settings", "compatible", "data_digests", "digest", "enter",
-    "has_weights_alone", "is_locked", "load_checkpoint", "lock", "metrics_digest", "now",
+    "OtherData", "check_settings", "compatible", "digest", "enter", "glance",
+    "has_weights_alone", "is_locked", "load_checkpoint", "lock", "now",
     "progress", "read_config", "require_same", "require_same_data", "save_checkpoint", "write",
 ]  # fmt: skip
 
@@ -168,12 +168,6 @@ def has_weights_alone(path: Path) -> bool:
     return (path / pretrained.WEIGHTS).is_file() and not (path / "checkpoint.pt").is_file()
 
 
-def data_digests(path: Path) -> dict[str, Any]:
-    """`data.digests` of what a run was trained on; empty for those of before, and without any."""
-    digests: dict[str, Any] = _glance(path).get("data", {})
-    return digests
-
-
 def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises `OtherData` where digests of data are not those that a run was trained on."""
     if differ := differences(then, now):
@@ -183,21 +177,14 @@ def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any
         )
 
 
-def metrics_digest(path: Path) -> str | None:
-    """`digest` of metrics.csv of a finished run; None of others."""
-    checkpoint = _glance(path)
-    done = checkpoint.get("position", 0) >= checkpoint.get("total", 1)
-    return checkpoint.get("metrics") if done else None
-
-
 def check_settings(path: Path, config: Config) -> None:
     """Raises ValueError where the settings in config.toml are not those of the checkpoint; a
     checkpoint that cannot be read is left to `load_checkpoint`.
     """
-    _require_same_settings(path, _glance(path), config)
+    _require_same_settings(path, glance(path), config)
 
 
-def _glance(path: Path) -> dict[str, Any]:
+def glance(path: Path) -> dict[str, Any]:
     """A checkpoint whose tensors are not read; empty where it cannot be."""
     if has_weights_alone(path):
         return weights.load(path)
@@ -212,7 +199,7 @@ def progress(path: Path) -> tuple[int, int] | None:
     """Updates done at the last checkpoint, and of the whole schedule, without reading the rest of
     it; None where there is none that can be read.
     """
-    checkpoint = _glance(path)
+    checkpoint = glance(path)
     return (checkpoint["position"], checkpoint["total"]) if "total" in checkpoint else None
 
 

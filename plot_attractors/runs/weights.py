@@ -46,7 +46,18 @@ def pack(
     if data:
         header["data"] = json.dumps(data)
     header["sha256"] = _digest(header, tensors)
-    return save(tensors, {"format": "pt", **header}), precision  # by convention: of PyTorch
+    raw = save(tensors, {"format": "pt", **header})  # by convention: of PyTorch
+    return _in_order(raw), precision
+
+
+def _in_order(raw: bytes) -> bytes:
+    """The same file, byte for byte, of the same weights: `save` leaves metadata in any order."""
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + raw[8 + size :]
 
 
 def load(path: Path) -> dict[str, Any]:

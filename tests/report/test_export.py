@@ -17,9 +17,9 @@ from plot_attractors.report import export as export_
 from plot_attractors.report.export import AGAIN, export, measured_again
 from plot_attractors.runs import Run, fit, pretrained, registry, store, weights
 from plot_attractors.runs.numbers import numbers
-from tests.exported import FILES
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
+FILES = {"card.md", "config.toml", "environment.json", "numbers.json", "weights.safetensors"}
 LARGEST = 3_300_000  # bytes of all trained models in the package
 SPREADS = 6  # standard deviations of five small samples that another may be off
 
@@ -105,6 +105,7 @@ def test_large_tensors_are_rounded_where_the_file_would_be_too_large(
     state = {"few": torch.randn(10), "many": torch.randn(100, 100), "mask": torch.ones(9, 9) > 0}
     whole, precision = weights.pack(state, run.config, 1)
     assert precision == "float32"
+    assert all(weights.pack(state, run.config, 1)[0] == whole for _ in range(9))
     monkeypatch.setattr(weights, "LARGEST", 10_000)
     content, precision = weights.pack(state, run.config, 1)
     assert precision == "float16"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,19 +20,13 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {"columns": 2}, "smoke": {"columns": 1}}
 
 
-class Batch(NamedTuple):
-    x: Tensor
-    y: Tensor
-
-
 class Data:
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self.slope = torch.randn(config.columns)
+        self.config, self.slope = config, torch.randn(config.columns)
 
-    def batch(self, n: int) -> Batch:
+    def batch(self, n: int) -> tuple[Tensor, Tensor]:
         x = torch.randn(n, self.config.columns)
-        return Batch(x, x @ self.slope + self.config.noise * torch.randn(n))
+        return x, x @ self.slope + self.config.noise * torch.randn(n)
 
 
 def load(config: Config) -> Data:

@@ -1,15 +1,15 @@
-"""Two alternating phases, a replay buffer and dropout: all kinds of state that a run must
-restore.
-"""
+"""Two alternating phases, a replay buffer and dropout: all kinds of state that a run restores."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from plot_attractors.training import At, Phase, Schedule
 
 
 @dataclass(frozen=True)
@@ -29,82 +29,64 @@ class Config:
     nan_at: int = -1  # update at which a parameter becomes NaN
     unsafe: bool = False  # whether the state holds what torch does not load
 
-    def inert(self, model: Any = None) -> dict[str, str]:
+    def inert(self, model: Any) -> dict[str, str]:
         found = {} if self.replay.updates else {"replay.size": "replay.updates is 0"}
         none = {"activation": "with cycles=0 the model stays as it began"}
         return found | ({} if self.cycles else none)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "smoke": {"cycles": 1},
-    "line/demo": {"replay.updates": 2},
-}
+    "full": {}, "smoke": {"cycles": 1}, "line/demo": {"replay.updates": 2},
+}  # fmt: skip
 
 
-class Phase(NamedTuple):
-    name: str
-    cycle: int
-    updates: int
+class Buffer(list[Tensor]):
+    def state_dict(self) -> list[Tensor]:
+        return [*self]
+
+    def load_state_dict(self, state: list[Tensor]) -> None:
+        self[:] = state
 
 
-class ToyInference:
+class ToyInference(Schedule):
     def __init__(self, model: nn.Module, data: Any, config: Config) -> None:
-        self.model, self.data, self.config = model, data, config
+        self.data, self.config, self.buffer = data, config, Buffer()
         self.optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-        self.buffer: list[Tensor] = []
-        self.position = 0
-        updates = {"fit": config.fit_updates, "replay": config.replay.updates}
-        self.schedule = [Phase(n, c, u) for c in range(config.cycles) for n, u in updates.items()]
+        phases = [
+            Phase(name, cycle, updates, update)
+            for cycle in range(config.cycles)
+            for name, updates, update in (
+                ("fit", config.fit_updates, self.fit),
+                ("replay", config.replay.updates, self.replay),
+            )
+        ]
+        super().__init__(model, phases, {"optimizer": self.optimizer, "buffer": self.buffer})
 
-    @property
-    def phase(self) -> Phase:
-        position = self.position
-        for phase in self.schedule:
-            if position < phase.updates:
-                return phase
-            position -= phase.updates
-        raise IndexError("the schedule has ended")
+    def fit(self, at: At) -> dict[str, Tensor]:
+        x, y = self.data.batch(8)
+        self.buffer[:] = [*self.buffer[-self.config.replay.size :], torch.cat([x, y[:, None]], 1)]
+        return {"fit_loss": self.update(at, x, y)}
 
-    def step(self) -> dict[str, Tensor]:
+    def replay(self, at: At) -> dict[str, Tensor]:
+        stored = self.buffer[int(torch.randint(len(self.buffer), ()))]
+        return {"replay_loss": self.update(at, stored[:, :-1], stored[:, -1])}
+
+    def update(self, at: At, x: Tensor, y: Tensor) -> Tensor:
         time.sleep(self.config.pause)
-        phase = self.phase
-        if phase.name == "fit":
-            x, y = self.data.batch(8)
-            kept = self.buffer[-self.config.replay.size :]
-            self.buffer = [*kept, torch.cat([x, y[:, None]], 1)]
-        else:
-            stored = self.buffer[int(torch.randint(len(self.buffer), ()))]
-            x, y = stored[:, :-1], stored[:, -1]
         loss = ((self.model(x) - y) ** 2).mean()
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self.position += 1
-        if self.position == self.config.nan_at:
+        if at.position + 1 == self.config.nan_at:
             next(self.model.parameters()).data.fill_(float("nan"))
-        broken = self.position == self.config.break_at
-        return {f"{phase.name}_loss": loss.detach() / (0.0 if broken else 1.0)}
+        return loss.detach() / (0.0 if at.position + 1 == self.config.break_at else 1.0)
 
     def summary(self) -> dict[str, float]:
         drawn = self.model(torch.randn(4, self.data.config.columns))
         return {"sampled": float(drawn.mean().detach())}
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "buffer": list(self.buffer),
-            "position": self.position,
-            **({"data": self.data} if self.config.unsafe else {}),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.buffer = list(state["buffer"])
-        self.position = state["position"]
+        return super().state_dict() | ({"data": self.data} if self.config.unsafe else {})
 
 
-def build(model: nn.Module, data: Any, config: Config) -> ToyInference:
-    return ToyInference(model, data, config)
+build = ToyInference
