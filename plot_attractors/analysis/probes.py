@@ -180,7 +180,7 @@ def feature_decoders(run: Run, training: DecoderTraining) -> Pair:
     be fitted to the decoder that scores it (Section *Feature-wise composition*). They depend on the
     run's seed alone, and are trained once a run.
     """
-    model, data = require_described(run)
+    model, data = run.model, run.data
     key = training.decoder_inputs, training.decoder_updates
     trained = _DECODERS.setdefault(run, {})
     if key not in trained:
@@ -205,19 +205,6 @@ def is_described(run: Run) -> bool:
     """Whether the run's model samples sentences, and its data knows features of the inputs."""
     described = isinstance(run.model, SentenceModel) and isinstance(run.data, Labelled)
     return described and bool(run.data.features)
-
-
-def require_described(run: Run) -> tuple[SentenceModel, Labelled]:
-    """The run's model and data, or a ValueError where they lack something."""
-    if not isinstance(run.model, SentenceModel):
-        kind = type(run.model).__name__
-        raise ValueError(f"this analysis needs a model that samples sentences, not {kind}")
-    if not isinstance(run.data, Labelled) or not run.data.features:
-        raise ValueError(
-            "this analysis needs labels of the inputs, and the data has none: name label columns "
-            "with --set labels=..., or leave it out"
-        )
-    return run.model, run.data
 
 
 def leading_levels(data: Labelled) -> int:

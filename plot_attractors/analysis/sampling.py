@@ -46,11 +46,6 @@ def is_listed(model: Any) -> bool:
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
 
 
-def has_attractors(run: Any) -> bool:
-    """Whether the run's model has attractors."""
-    return isinstance(run.model, AttractorModel)
-
-
 def require_attractors(model: Any) -> AttractorModel:
     """The model, or a ValueError where it is no attractor model."""
     if not isinstance(model, AttractorModel):
@@ -313,10 +308,7 @@ class EndStates(NamedTuple):
 
 @torch.no_grad()
 def end_states(model: AttractorModel, s: Tensor, z: Tensor) -> EndStates:
-    """The ends of `perturbed_trajectories` from states z (n, d) beside ẑ_s of s (n, width).
-
-    The nearest embedding is that of any sentence, see `nearest_sentence`.
-    """
+    """The ends of `perturbed_trajectories` from states z (n, d) beside ẑ_s of s (n, width)."""
     embedding = model.embed(s)
     parts = zip(z.split(ROWS), embedding.split(ROWS), strict=True)
     z = torch.cat([perturbed_trajectories(model, *part) for part in parts])
@@ -355,37 +347,29 @@ class NearestSentence(NamedTuple):
     distance: Tensor
 
 
-def _fits_a_tree(model: AttractorModel, axes: int) -> bool:
-    few = model.language.count <= MOST_INDEXED and axes <= MOST_AXES
-    return few and not model.language.ordered
-
-
 @torch.no_grad()
-def nearest_sentence(
-    model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
-) -> NearestSentence:
-    """The sentence whose ẑ_s is nearest to each state z (…, d), among sentences (n, width) or all.
+def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) -> NearestSentence:
+    """The sentence whose ẑ_s is nearest to each state z (…, d).
 
-    Exact for given or listed sentences, or where ẑ_s factors; else a beam search, which may miss
-    the nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead,
-    which misses none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a
-    state or less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES`
-    dimensions are searched all the same.
+    Exact for listed sentences, or where ẑ_s factors; else a beam search, which may miss the
+    nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which
+    misses none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a state or
+    less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES` dimensions are
+    searched all the same.
     """
     language, axes = model.language, used_axes(model)
+    few = language.count <= MOST_INDEXED and int(axes.sum()) <= MOST_AXES
     states = z.flatten(0, -2)
     flat = states[:, axes]
 
     def embed(s: Tensor) -> Tensor:
         return model.embed(s)[..., axes]
 
-    if among is None and is_listed(model):
-        among = model.sentences
-    if among is None and model.posterior.factors() is not None:
+    if is_listed(model):
+        s = model.sentences[nearest(flat, embed(model.sentences)).row]
+    elif model.posterior.factors() is not None:
         s = torch.cat([model.readout.nearest(part) for part in states.split(ROWS)])
-    elif among is not None:
-        s = among[nearest(flat, embed(among)).row]
-    elif indexed and _fits_a_tree(model, flat.shape[-1]):
+    elif indexed and few and not language.ordered:
         chunks = language.chunks()
         kept = [(embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
         embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plot_attractors.analysis.probes import is_described
-from plot_attractors.analysis.sampling import BITS, has_attractors, is_listed, kind_of_inputs
+from plot_attractors.analysis.sampling import BITS, is_listed, kind_of_inputs
 from plot_attractors.data import Batch
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.runs import Run
 
@@ -35,7 +36,7 @@ class Needs:
         return Needs(f"{self.words}, and {other.words}", met)
 
 
-ATTRACTORS = Needs("a model with attractors", has_attractors)
+ATTRACTORS = Needs("a model with attractors", lambda run: isinstance(run.model, AttractorModel))
 LISTED = Needs(
     "a model with attractors whose sentences can be listed", lambda run: is_listed(run.model)
 )
