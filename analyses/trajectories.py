@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -16,23 +15,9 @@ from matplotlib.lines import Line2D
 from pyro.distributions import Normal
 from torch import Tensor
 
+from plot_attractors.analysis import sampling
 from plot_attractors.analysis.parts import dot, note
 from plot_attractors.analysis.responses import radius
-from plot_attractors.analysis.sampling import (
-    BITS,
-    IMAGES,
-    LENGTHS,
-    decoded_bits,
-    exact_draws,
-    first_rows,
-    is_listed,
-    kind_of_inputs,
-    nearest_sentence,
-    number_sentences,
-    row_names,
-    sentences_in_use,
-    used_axes,
-)
 from plot_attractors.analysis.shape import ATTRACTORS, PLANE
 from plot_attractors.analysis.style import (
     BLUE,
@@ -46,23 +31,14 @@ from plot_attractors.analysis.style import (
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
-from plot_attractors.language import Language
-from plot_attractors.measures.attractors import arrival, last_change, principal_plane
+from plot_attractors.measures.attractors import last_change, principal_plane
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.model.networks import Dynamics
 from plot_attractors.model.nn import FourierFeatures
 from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
 from plot_attractors.ranges import Count, Size
-from plot_attractors.report.viewer import (
-    FILE,
-    Bits,
-    Group,
-    Label,
-    LiveModel,
-    Pictures,
-    SentencePoints,
-    TrajectoryView,
-)
+from plot_attractors.report import viewer
+from plot_attractors.report.viewer import Label, LiveModel
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -78,11 +54,10 @@ CAPTIONS = {
         "exact samples."
     ),
     "settling": (
-        "(A) Share of inputs that have settled by step t, in the median of their trajectories: the "
-        "nearest sentence changes no more, or the state stays within 2 ε√d of an embedding. "
-        "(B) The step at which the nearest sentence changes last, median and middle half of the "
-        "trajectories of an input, against the entropy of its sentences, with their rank "
-        "correlation (Spearman)."
+        "(A) Share of inputs that have settled by step t: the nearest sentence changes no more, in "
+        "the median of their trajectories. (B) The step at which it changes last, median and "
+        "middle half of the trajectories of an input, against the entropy of its sentences, with "
+        "their rank correlation (Spearman)."
     ),
     "view": (
         "Dots: states at the step of the slider, with the steps before as tails; red crosses: "
@@ -142,7 +117,7 @@ class Panel(NamedTuple):
     def of(cls, model: AttractorModel, title: str, inputs: Batch) -> Panel:
         """A trajectory of each input."""
         z0 = model.encode(inputs.x).z0
-        return cls(title, inputs, model.trajectories(z0, LENGTHS[-1] * model.steps))
+        return cls(title, inputs, model.trajectories(z0, sampling.LENGTHS[-1] * model.steps))
 
 
 def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
@@ -203,10 +178,10 @@ def sentences_shown(run: Run, panels: Sequence[Panel]) -> Tensor:
     panels' states at T.
     """
     model = run.model
-    if is_listed(model):
-        return model.sentences[sentences_in_use(model, run.data.batch(USE_INPUTS).x)]
-    s = nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
-    return s[first_rows(model.language.key(s))]
+    if sampling.is_listed(model):
+        return model.sentences[sampling.sentences_in_use(model, run.data.batch(USE_INPUTS).x)]
+    s = sampling.nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
+    return s[sampling.first_rows(model.language.key(s))]
 
 
 def variance_shares(z: Tensor, plane: Tensor) -> tuple[float, float]:
@@ -223,7 +198,7 @@ def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> 
     """
     tables = []
     for name, panel in zip("AB", panels, strict=True):
-        distance = nearest_sentence(model, panel.z).distance
+        distance = sampling.nearest_sentence(model, panel.z).distance
         median, low, high = distance.quantile(torch.tensor([0.5, 0.25, 0.75]), 1).tolist()
         levels = {"panel": name, "t": range(len(low)), "distance": median, "low": low, "high": high}
         shares = variance_shares(panel.z[: model.steps + 1], plane)
@@ -232,39 +207,34 @@ def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> 
     return pd.concat(tables, ignore_index=True)
 
 
-def settling_times(model: AttractorModel, z: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,) last change of the nearest sentence, and arrival within 2 ε√d of an embedding, of
-    trajectories z (T + 1, n, d) (`last_change`, `arrival`).
-    """
-    near = nearest_sentence(model, z)
-    change = last_change(number_sentences(model, near.s))
-    return change.float(), arrival(near.distance, radius(model)).float()
+def settling_times(model: AttractorModel, z: Tensor) -> Tensor:
+    """(n,) the last change of the nearest sentence of trajectories z (T + 1, n, d)."""
+    near = sampling.nearest_sentence(model, z)
+    return last_change(sampling.number_sentences(model, near.s)).float()
 
 
 def sentence_entropy(model: AttractorModel, q: Normal) -> Tensor:
     """(B,) entropy of P(s | x), nats, of inputs q (B, d): log Z less the mean of log R over exact
     draws.
     """
-    exact = exact_draws(model, q, ENTROPY_DRAWS)
+    exact = sampling.exact_draws(model, q, ENTROPY_DRAWS)
     log_r = model.reward(Normal(q.loc[:, None], q.scale[:, None]), None, exact.s)
     return exact.log_z - log_r.double().mean(1)
 
 
 def settling(model: AttractorModel, e: Encoding) -> pd.DataFrame:
-    """A row for each of the inputs e: medians over trajectories of T steps of
-    ``last_change``, the time at which the nearest sentence changes last, and ``arrival``, the time
-    from which the state is within 2 ε√d of an embedding for good, T + 1 for never; quartiles of
-    the first; and the ``entropy`` of the exact P(s | x), nats.
+    """A row for each of the inputs e: median and quartiles over trajectories of T steps of
+    ``last_change``, the time at which the nearest sentence changes last, and the ``entropy`` of the
+    exact P(s | x), nats.
     """
     parts = e.z0.repeat_interleave(SETTLING_DRAWS, 0).split(ROWS)
     z = torch.cat([model.trajectories(z0) for z0 in parts], 1)
-    times = settling_times(model, z)
-    change, arrived = (time.unflatten(0, (-1, SETTLING_DRAWS)) for time in times)
+    change = settling_times(model, z).unflatten(0, (-1, SETTLING_DRAWS))
     entropy = sentence_entropy(model, e.distribution)
     middle, low, high = change.quantile(torch.tensor([0.5, 0.25, 0.75]), 1)
     columns = {
         "last_change": middle, "last_change_q1": low, "last_change_q3": high,
-        "arrival": arrived.quantile(0.5, 1), "entropy": entropy,
+        "entropy": entropy,
     }  # fmt: skip
     return pd.DataFrame({name: column.tolist() for name, column in columns.items()})
 
@@ -273,19 +243,19 @@ def exact_distance(model: AttractorModel, embeddings: Tensor) -> Tensor:
     """() median distance to the nearest embedding of states N(ẑ_s, ε²), s uniform among listed
     sentences or those of `embeddings` (n, d).
     """
-    among = model.embeddings() if is_listed(model) else embeddings
+    among = model.embeddings() if sampling.is_listed(model) else embeddings
     z = among[torch.randint(len(among), (EXACT_DRAWS,))]
-    return nearest_sentence(model, z + model.epsilon * torch.randn_like(z)).distance.median()
+    z = z + model.epsilon * torch.randn_like(z)
+    return sampling.nearest_sentence(model, z).distance.median()
 
 
 SHOWN_BITS = 512  # of an input
-RANGES = 5  # colours of a continuous feature
 NO_COLOUR = "#8c8c8c"  # of a missing value where others have colours of their own
 
 
 def trajectory_view(
     run: Run, panels: Sequence[Panel], center: Tensor, plane: Tensor, in_use: Tensor
-) -> TrajectoryView:
+) -> viewer.TrajectoryView:
     """The trajectories of all panels up to 2T, at `MOST_TIMES` times up to T and again up to 2T.
 
     Sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than 0; images are
@@ -303,17 +273,17 @@ def trajectory_view(
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])
     row, key = pd.factorize(model.language.key(s).numpy())
-    sentences = s[first_rows(torch.from_numpy(row))]
+    sentences = s[sampling.first_rows(torch.from_numpy(row))]
 
     bits = bits_of_sentences = None
     embeddings = model.embed(sentences)
-    kind = kind_of_inputs(run)
-    if kind == BITS:
+    kind = sampling.kind_of_inputs(run)
+    if kind == sampling.BITS:
         shown = slice(0, SHOWN_BITS)
         columns = getattr(data, "columns", ())[shown]
-        decoded = decoded_bits(model, z)[..., shown].numpy()
-        bits = Bits(inputs.x[:, shown].numpy(), decoded, columns)
-        bits_of_sentences = decoded_bits(model, embeddings)[..., shown].numpy()
+        decoded = sampling.decoded_bits(model, z)[..., shown].numpy()
+        bits = viewer.Bits(inputs.x[:, shown].numpy(), decoded, columns)
+        bits_of_sentences = sampling.decoded_bits(model, embeddings)[..., shown].numpy()
 
     ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
     groups = zip(panels, [0, *ends], ends, strict=False)
@@ -322,22 +292,22 @@ def trajectory_view(
     )
     names = [f"class {name}" for name in classes]
     pictures = None
-    if kind == IMAGES:
+    if kind == sampling.IMAGES:
         pictures = _pictures(model, inputs.x, z0, z[half], read[half])
     live = live_model(model, z0, embeddings, center, plane)
-    return TrajectoryView(
+    return viewer.TrajectoryView(
         live=live,
         steps=model.steps,
         times=tuple(times),
         points=((z - center) @ plane).numpy(),
         shares=variance_shares(z, plane),
-        inputs=tuple(names or row_names(data, inputs.y)),
-        groups=tuple(Group(panel.title, start, end) for panel, start, end in groups),
+        inputs=tuple(names or sampling.row_names(data, inputs.y)),
+        groups=tuple(viewer.Group(panel.title, start, end) for panel, start, end in groups),
         labels=(
             *_input_labels(data, inputs, classes),
-            *_sentence_labels(model.language, read[half]),
+            _label("sentence", "sentence", [model.language.name(s) for s in read[half]]),
         ),
-        sentences=SentencePoints(
+        sentences=viewer.SentencePoints(
             tuple(model.language.name(s) for s in sentences),
             ((embeddings - center) @ plane).numpy(),
             np.isin(key, model.language.key(in_use).numpy()),
@@ -367,7 +337,7 @@ def live_model(
     arrays |= {
         "high": dynamics.max_sd, "onset": onset.vector, "rest": onset.center, "axis": onset.axis,
         "z0": z0, "embeddings": embeddings, "center": center, "plane": plane,
-        "used": used_axes(model),
+        "used": sampling.used_axes(model),
     }  # fmt: skip
     numbers = {
         "latent": model.latent, "layers": len(layers), "max_step": dynamics.max_step,
@@ -378,54 +348,30 @@ def live_model(
     return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)
 
 
-def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor) -> Pictures:
+def _pictures(
+    model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor
+) -> viewer.Pictures:
     """Inputs x (N, channels, side, side), and what is decoded from z0, z_T (N, d) and sentences s
     (N, width).
     """
     decoded = [model.decoder(z).mean for z in (start, end, model.embed(s))]
     images = torch.stack([x, *decoded], 1).expand(-1, -1, 3, -1, -1).numpy()
     names = "the input", "decoded from z0", "decoded at T", "decoded from the sentence read at T"
-    return Pictures(names, images)
+    return viewer.Pictures(names, images)
 
 
 def _input_labels(data: Any, inputs: Batch, classes: list[str]) -> list[Label]:
-    """The class where classes have names, and every feature of the data set."""
+    """The class where classes have names, and every categorical feature of the data set."""
     labels = [_label("class", "input", classes)] if classes else []
     for feature, column in features_of(data, inputs):
-        names, codes = feature.outcomes, column
         if not feature.categorical:
-            names, codes = ranges(column)
-        texts = ["missing" if code != code else names[int(code)] for code in codes.tolist()]
+            continue
+        texts = ["missing" if v != v else feature.outcomes[int(v)] for v in column.tolist()]
         label = _label(feature.name, "input", texts)
         if own := dict(zip(feature.outcomes, feature.colours, strict=False)):
             colours = tuple(own.get(value, NO_COLOUR) for value in label.values)
             label = label._replace(colours=colours)
         labels.append(label)
-    return labels
-
-
-def ranges(column: Tensor) -> tuple[tuple[str, ...], Tensor]:
-    """Names of equally wide ranges of a continuous feature, and the range (n,) of each value (n,),
-    NaN where it is missing.
-    """
-    known = column[~column.isnan()]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
-    edges = itertools.pairwise(np.linspace(low, high, RANGES + 1))
-    codes = ((column - low) / max(high - low, 1e-12) * RANGES).floor().clamp(max=RANGES - 1)
-    return tuple(f"{a:.3g} to {b:.3g}" for a, b in edges), codes
-
-
-def _sentence_labels(language: Language, s: Tensor) -> list[Label]:
-    """The sentence, and for each group of tokens that exclude each other the one that it holds."""
-    labels = [_label("sentence", "sentence", [language.name(row) for row in s])]
-    held = language.bag(s)
-    for group in range(len(language.groups)):
-        tokens = torch.nonzero(language.token_group == group).flatten().tolist()
-        names = {token: language.token_name(token) for token in tokens}
-        texts = [next((names[j] for j in tokens if row[j]), "none") for row in held]
-        first, *_, last = [*names.values()] * 2
-        short = " or ".join(names.values()) if len(names) < 4 else f"{first} to {last}"
-        labels.append(_label(f"token {short}", "sentence", texts))
     return labels
 
 
@@ -469,11 +415,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         "noise": exact_distance(model, embeddings).numpy(),
     }
     panels += split_panels(run, config.viewed, config.viewed_held_out)
-    if not is_listed(model):
+    if not sampling.is_listed(model):
         shown = sentences_shown(run, panels)
     view = trajectory_view(run, panels, center, plane, shown)
     times = settling(model, model.encode(run.data.batch(SETTLING_INPUTS).x))
-    return {"summary.csv": table, "settling.csv": times, "planes.npz": arrays, FILE: view.to_json()}
+    return {
+        "summary.csv": table, "settling.csv": times, "planes.npz": arrays,
+        viewer.FILE: view.to_json(),
+    }  # fmt: skip
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -541,15 +490,9 @@ def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
     """
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for column, label, colour in (
-        ("last_change", "nearest sentence changes no more", BLUE),
-        ("arrival", "within 2 ε√d of an embedding for good", PURPLE),
-    ):
-        left.ecdf(table[column], color=colour, label=label)
-    left.set(xlim=(0, steps), ylim=(0, 1.3), xlabel="step t", ylabel="share of inputs")
-    left.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    left.ecdf(table["last_change"], color=BLUE)
+    left.set(xlim=(0, steps), xlabel="step t", ylabel="share of inputs")
     left.set_title("A  Settled by step t")
-    left.legend(loc="upper left")
     middle = table["last_change"]
     halves = np.abs(np.stack([middle - table["last_change_q1"], table["last_change_q3"] - middle]))
     look: Any = {"fmt": "o", "markersize": 4, "color": BLUE, "ecolor": LIGHT_GREY, "elinewidth": 1}

@@ -105,13 +105,12 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     row["log_z"] = result.log_z
     e = model.encode(data.batch(SIZES.inputs).x)
     z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
-    last_t, arrived = trajectories.settling_times(model, z)
+    last_t = trajectories.settling_times(model, z)
     inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
     entropy = trajectories.sentence_entropy(model, e.distribution)
     steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
     return row | {
         "last_change": float(last_t.median()),
-        "arrival": float(arrived.median()),
         "settled_before_2": float((inputs < 2).float().mean()),
         "entropy_correlation": float(spearmanr(inputs, entropy).statistic),
         "first_step": float(steps[0]),

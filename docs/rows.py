@@ -40,10 +40,10 @@ def calibration(t: pd.DataFrame) -> Cells:
 
 
 def settling(t: pd.DataFrame) -> Cells:
-    medians = t[["last_change", "arrival"]].median()
+    middle = t["last_change"].median()
     order = t["last_change"].rank().corr(t["entropy"].rank())
     before = (t["last_change"] < 2).mean()
-    return {**medians, "before_2": before, "settling_entropy": order}
+    return {"last_change": middle, "before_2": before, "settling_entropy": order}
 
 
 def basins(t: pd.DataFrame) -> Cells:

@@ -362,17 +362,6 @@ def last_change(index: Tensor) -> Tensor:
     return torch.where(index[1:] != index[:-1], times, 0).amax(0)
 
 
-def arrival(distance: Tensor, radius: float) -> Tensor:
-    """(n,) the first time from which distances (T + 1, n) are at most a radius up to T; T + 1 where
-    that at T is not.
-
-    >>> arrival(torch.tensor([[2.0, 2.0], [0.5, 0.5], [0.4, 3.0]]), 1.0)
-    tensor([1, 3])
-    """
-    times = torch.arange(len(distance), device=distance.device)[:, None]
-    return torch.where(distance > radius, times + 1, 0).amax(0)
-
-
 def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tensor:
     """(n,) −log Σ_s w_s N(u; c_s, sd² 1), nats, at points u (n, k) of a mixture with centres (S,
     k), weights (S,).

@@ -26,12 +26,8 @@ from plot_attractors.runs import registry
 from ..small import ToNearest, Untrained, random_decoder, untrained
 
 program = registry.load("analyses", "trajectories")
-Panel, exemplars, sentences_shown, ranges = (
-    program.Panel,
-    program.exemplars,
-    program.sentences_shown,
-    program.ranges,
-)
+Panel, exemplars = program.Panel, program.exemplars
+sentences_shown = program.sentences_shown
 
 SMALL: dict[str, int] = {"draws": 6, "viewed": 9, "viewed_held_out": 7}
 
@@ -116,17 +112,13 @@ def test_groups_inputs_and_labels(oracle: Untrained) -> None:
     assert (inputs[one["start"] : one["end"]] == inputs[one["start"]]).all()
 
     labels = labels_of(view)
-    tokens = [name for name in labels if name.startswith("token")]
-    assert tokens == ["token A or B", "token C or D", "token E or F"]
     of = [label["of"] for label in view["labels"]]
-    assert of == ["input"] * (1 + data.depth) + ["sentence"] * 4
+    assert of == ["input"] * (1 + data.depth) + ["sentence"]
     for i, name in enumerate(view["inputs"]):
         path = name.removeprefix("class ")
         assert labels["class"][i] == path
         names = {"left": "L", "right": "R", "none": ""}
         assert "".join(names[labels[f"branch{d + 1}"][i]] for d in range(data.depth)) == path
-        held = [labels[token][i] for token in tokens if labels[token][i] != "none"]
-        assert "·".join(held) == labels["sentence"][i]
     read = uint16(view["read"], len(view["times"]), len(view["inputs"]))
     assert [view["sentences"]["names"][k] for k in read[model.steps]] == labels["sentence"]
 
@@ -152,13 +144,6 @@ def test_a_view_of_few_times_and_no_held_out_inputs(
     view = view_of(oracle, viewed_held_out=0)
     assert view["times"] == [0, 7, 13, 20, 27, 33, 40]
     assert [group["end"] - group["start"] for group in view["groups"][2:]] == [9]
-
-
-def test_ranges_of_a_continuous_feature() -> None:
-    names, codes = ranges(torch.tensor([0.0, 1.0, 4.9, 9.99, 10.0, torch.nan]))
-    assert names == ("0 to 2", "2 to 4", "4 to 6", "6 to 8", "8 to 10")
-    assert codes.tolist()[:5] == [0, 0, 2, 4, 4]
-    assert codes[5].isnan()
 
 
 def test_a_view_keeps_its_numbers() -> None:

@@ -24,10 +24,10 @@ train,100,slope,0.5,1
 train,200,slope,0.1,1
 held_out,20,tv_discretizer,0.9,0.3
 """
-SETTLING = """last_change,last_change_q1,last_change_q3,arrival,entropy
-1,0,2,8,0.5
-4,3,5,9,0.25
-6,5,7,10,1.5
+SETTLING = """last_change,last_change_q1,last_change_q3,entropy
+1,0,2,0.5
+4,3,5,0.25
+6,5,7,1.5
 """
 COMPOSITION = """split,feature,source,value
 train,branch1,sampled,0.9
@@ -73,7 +73,7 @@ def test_a_row_is_what_the_tables_of_a_run_say(tmp_path: Path) -> None:
     assert values["calibration/summary"] == {
         "slope_5T": 0.5, "discretizer": 0.125, "policy_64": 0.125,
     }  # fmt: skip
-    expected = {"last_change": 4, "arrival": 9, "before_2": 1 / 3, "settling_entropy": 0.5}
+    expected = {"last_change": 4, "before_2": 1 / 3, "settling_entropy": 0.5}
     assert values["trajectories/settling"] == pytest.approx(expected)
     assert values["composition/summary"] == {"composed branch1": 0.75}
     assert values["compare_language_of_thought/summary"] == {
