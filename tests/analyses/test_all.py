@@ -304,17 +304,6 @@ def test_information_loss_needs_no_list_of_sentences() -> None:
     assert table["kl_exact"].isna().all()
 
 
-def test_training_without_rows_is_refused() -> None:
-    program = registry.load("analyses", "training")
-
-    class Empty:
-        def metrics(self) -> pd.DataFrame:
-            return pd.DataFrame()
-
-    with pytest.raises(ValueError, match="no rows yet"):
-        program.measure(Empty(), program.Config())
-
-
 def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
     def drawing() -> Figure:
         with style.style():

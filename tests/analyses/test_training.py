@@ -6,8 +6,7 @@ import pandas as pd
 
 from plot_attractors.runs import registry
 
-training_ = registry.load("analyses", "training")
-plot = training_.draw
+program = registry.load("analyses", "training")
 
 
 def test_losses_over_decades_have_a_log_axis_and_k_hat_never() -> None:
@@ -16,8 +15,6 @@ def test_losses_over_decades_have_a_log_axis_and_k_hat_never() -> None:
         "m_loss": [1.0, 100.0], "token_loss": [1.0, 2.0], "policy_k_hat": [0.1, 5.0],
     })  # fmt: skip
     summary = pd.DataFrame({"phase": ["policy"], "updates": [2]})
-    figure = plot({"curves.csv": curves, "summary.csv": summary})["training"]
-    scales = {axes.get_title().split(":")[0]: axes.get_yscale() for axes in figure.axes}
-    assert scales.pop("M-step loss, nats") == "log"
-    assert scales.pop("k̂ of the policy's weights") == scales.pop("M-step of tokens alone")
-    assert figure.axes[1].get_yscale() == "linear"
+    figure = program.draw({"curves.csv": curves, "summary.csv": summary})["training"]
+    scales = {axes.get_title(): axes.get_yscale() for axes in figure.axes}
+    assert scales == {"m loss": "log", "token loss": "linear", "policy k hat": "linear"}
