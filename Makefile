@@ -91,6 +91,6 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
-	rm -rf $(VENV) dist build docs/_build docs/reference/library docs/reference/programs docs/reference/commands.md
+	rm -rf $(VENV) dist build docs/_build docs/reference/library docs/reference/programs docs/reference/commands.md docs/reference/metrics.md
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

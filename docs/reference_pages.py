@@ -17,6 +17,7 @@ import typer
 import typer.cli
 
 from plot_attractors import cli
+from plot_attractors.measures.registry import to_markdown
 from plot_attractors.report.sections import SECTIONS
 from plot_attractors.runs import registry
 from plot_attractors.runs.run import defaults_of
@@ -55,7 +56,8 @@ LEADS = {
 
 def write(folder: Path) -> None:
     """All pages, below the folder; pages that are as they were keep their time stamps."""
-    pages = {"commands.md": commands(), "library/index.md": library_index()}
+    pages = {"commands.md": commands(), "metrics.md": to_markdown()}
+    pages["library/index.md"] = library_index()
     pages |= {f"library/{package}.md": library_page(package) for package in PACKAGES}
     for kind in registry.KINDS:
         pages[f"programs/{kind}/index.md"] = programs_page(kind)

@@ -1,7 +1,7 @@
 """The numbers of runs for the tables of the pages: python docs/rows.py paper/runs/*
 
 Writes docs/results/tables/runs.csv, a row for each run: data set, model program and preset, seed,
-commit, minutes, every metric (docs/metrics.md), features decoded from sentences, and the cells
+commit, minutes, every metric, features decoded from sentences, and the cells
 below.
 """
 

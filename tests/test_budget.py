@@ -37,10 +37,10 @@ LINES = {
     "analyses/": 6591,
     "benchmarks/": 647,
     "examples/": 277,
-    "docs/": 679,
-    "tests/": 22257,
+    "docs/": 681,
+    "tests/": 22255,
 }
-WORDS = 48804  # of pages
+WORDS = 46655  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -282,7 +282,7 @@ METRICS: dict[str, Metric] = {
 
 
 def to_markdown() -> str:
-    """The registry as a Markdown table, which ``docs/metrics.md`` holds."""
+    """The registry as a Markdown table, a page of the reference."""
     lines = [
         "| name | title | unit | formula | floor | ceiling | read from | paper |",
         "|:-----|:------|:-----|:--------|:------|:--------|:----------|:------|",

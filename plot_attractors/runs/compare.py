@@ -40,7 +40,7 @@ def compare(
             dotted names: those that differ, as text. A setting that another program does not have
             is no difference; its cell is empty.
         seed: of a run.
-        the metrics of the topic: `METRICS` (``docs/metrics.md``); for ``features`` a column for
+        the metrics of the topic: `METRICS`; for ``features`` a column for
             each feature, such as ``colour`` and, of a held-out split, ``colour (position)``.
         minutes: duration of the training, once it has ended.
         trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REFERENCE = ROOT / "docs" / "reference"  # in part written by `make docs`, which checks its links
-GENERATED = (REFERENCE / "programs", REFERENCE / "library", REFERENCE / "commands.md")
+GENERATED = [REFERENCE / of for of in ("programs", "library", "commands.md", "metrics.md")]
 CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)

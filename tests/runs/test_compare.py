@@ -126,9 +126,7 @@ def call(arguments: Iterable[str | Path]) -> Result:
     return CliRunner().invoke(cli.app, ["compare", *map(str, arguments)])
 
 
-def test_the_documented_registry_is_up_to_date() -> None:
-    file = Path(__file__).parents[2] / "docs" / "metrics.md"
-    assert file.read_text(encoding="utf-8") == registry.to_markdown()
+def test_the_papers_numbers_are_of_known_data() -> None:
     assert {data for m in registry.METRICS.values() for data in m.paper} <= set(registry.PAPER_DATA)
     assert str(registry.METRICS["diversity"].paper["hbv"]) == "−18.198 [−34.199, −5.203]"
 
