@@ -16,27 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
-from plot_attractors.analysis import sampling
+from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.responses import radius
-from plot_attractors.analysis.sampling import (
-    CELLS,
-    SAME_MEANING,
-    EndStates,
-    decoded_bits,
-    differing_bits,
-    end_states,
-    is_listed,
-    noise_radius,
-    number_sentences,
-    perturbed_trajectories,
-    random_directions,
-    sampled_sentences,
-    shows_bits,
-    used_axes,
-)
-from plot_attractors.analysis.shape import ATTRACTORS
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
-from plot_attractors.measures.attractors import binomial_interval
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size
@@ -48,17 +30,9 @@ CAPTIONS = {
     "distances": (
         "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "
         "they were perturbed from in a random direction. Left: distance to ẑ_s. Right: to the "
-        "nearest embedding of all. Dashed: medians; thin: "
-        "percentiles. Green: the critical perturbation (95 % interval), from which on half of the "
-        "states that would have returned do not: the radius of a typical basin."
-    ),
-    "perturbation": (
-        "Are embeddings attractors? Left: share of perturbed states that end within 2 ε√d of an "
-        "embedding of the same meaning (solid, 95 % intervals), or of any (dashed); dotted: the "
-        "first share without dynamics, of states that stay where they were put; size 1 is half the "
-        "distance to another meaning. Right: median distance to the start's embedding (solid) and "
-        "to the nearest (dashed); dotted: of exact samples. Starts: see the legend. Pushes and "
-        "distances are in the latent axes that embeddings use."
+        "nearest embedding of all. Dashed: medians; thin: percentiles 5, 10, 25, 75, 90 and 95. "
+        "Green: the critical perturbation (95 % interval), from which on half of the states that "
+        "would have returned do not: the radius of a typical basin."
     ),
 }
 
@@ -71,7 +45,7 @@ class Config:
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
-NEEDS = ATTRACTORS
+NEEDS = shape.ATTRACTORS
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -81,25 +55,14 @@ FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to 
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 
 
-# Sentences that decode to bits
 class Meanings(NamedTuple):
-    """ẑ (n, d) of n sentences, the bits (n, N) that the decoder reads there, 0 or 1, and the axes
-    (d,) that embeddings use, in which distances are measured.
-    """
+    """ẑ (n, d) of n sentences, and the bits (n, N) that the decoder reads there, 0 or 1."""
 
     embedding: Tensor
     bits: Tensor
-    axes: Tensor
-
-    @classmethod
-    def of(cls, model: AttractorModel) -> Meanings:
-        """All sentences of a model."""
-        embedding = model.embeddings()
-        return cls(embedding, decoded_bits(model, embedding), used_axes(model))
 
     def take(self, index: Tensor) -> Meanings:
-        """Those of some rows."""
-        return Meanings(self.embedding[index], self.bits[index], self.axes)
+        return Meanings(self.embedding[index], self.bits[index])
 
 
 def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
@@ -113,85 +76,64 @@ def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
 
     - ``start``: ``used``, uniformly from the sentences in use, `used` (U, width), or ``sampled``,
       as read at z_T of trajectories of training inputs;
-    - ``norm``: median ‖ν‖;
     - ``recovered``: share of states that end nearer than 2 ε√d to an embedding in use of the same
-      meaning, or to ẑ_s; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
-    - ``settled``: share of states nearer than that to ẑ_s or to any sentence in use;
+      meaning, or to ẑ_s; ``settled``: nearer than that to ẑ_s or to any sentence in use;
     - ``recovered_control``, ``settled_control``: the same shares without dynamics, of states that
-      stay where they were put;
-    - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of
-      it and all in use.
+      stay where they were put.
     """
     model, among = run.model, run.model.language.row(used)
-    meanings = Meanings.of(model)
+    z_hat = model.embeddings()
+    meanings = Meanings(z_hat, sampling.decoded_bits(model, z_hat))
     in_use = meanings.take(among)
     starts = {"used": among[torch.randint(len(among), (n,))]}
-    starts["sampled"] = model.language.row(sampled_sentences(run, n))
-    rows = []
-    for start, index in starts.items():
-        at = meanings.take(index)
-        half = _nearest(at.embedding, at, in_use)[1] / 2
+    starts["sampled"] = model.language.row(sampling.sampled_sentences(run, n))
+    back, rows = radius(model), []
+
+    def within(z: Tensor, start: Meanings) -> tuple[float, float]:
+        """The shares of states z (n, d) at the meaning of their start, and at any sentence."""
+        moved = (z - start.embedding)[:, sampling.used_axes(model)].norm(dim=-1)
+        same, other = _nearest(model, z, start, in_use)
+        same = same.minimum(moved)  # a sentence that a trajectory samples need not be in use
+        at_meaning, anywhere = same < back, same.minimum(other) < back
+        return float(at_meaning.double().mean()), float(anywhere.double().mean())
+
+    for kind, index in starts.items():
+        start = meanings.take(index)
+        half = _nearest(model, start.embedding, start, in_use)[1] / 2
         if not half.isfinite().any():
-            half = _nearest(at.embedding, at, meanings)[1] / 2
+            half = _nearest(model, start.embedding, start, meanings)[1] / 2
         kept = half.isfinite()
-        at, half = at.take(kept), half[kept]
+        start, half = start.take(kept), half[kept, None]
         for factor in FACTORS if kept.any() else ():
-            row = _perturb(model, at, in_use, factor * half)
-            rows.append({"start": start, "factor": factor} | row)
+            away = sampling.random_directions(model, start.embedding)
+            put = start.embedding + factor * half * away
+            ends = sampling.perturbed_trajectories(model, put, start.embedding)
+            recovered, settled = within(ends, start)
+            before = within(put, start)
+            row = {"start": kind, "factor": factor, "recovered": recovered, "settled": settled}
+            row |= {"recovered_control": before[0], "settled_control": before[1]}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _perturb(
-    model: AttractorModel, start: Meanings, used: Meanings, norm: Tensor
-) -> dict[str, float]:
-    """One row's numbers, of perturbations of the given norms (n,)."""
-    put = start.embedding + norm[:, None] * random_directions(model, start.embedding)
-
-    def distances(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(n,) to ẑ_s, to the nearest of its meaning, and to the nearest of any."""
-        moved = (z - start.embedding)[:, start.axes].norm(dim=-1)
-        same, other = _nearest(z, start, used)
-        same = same.minimum(moved)  # a sentence that a trajectory samples need not be in use
-        return moved, same, same.minimum(other)
-
-    moved, same, anywhere = distances(perturbed_trajectories(model, put, start.embedding))
-    _, same_before, anywhere_before = distances(put)
-    back = radius(model)
-    low, high = binomial_interval((same < back).sum(), len(put))
-
-    def within(distance: Tensor) -> float:
-        return float((distance < back).double().mean())
-
-    return {
-        "norm": float(norm.median()),
-        "recovered": within(same),
-        "recovered_low": float(low),
-        "recovered_high": float(high),
-        "settled": within(anywhere),
-        "recovered_control": within(same_before),
-        "settled_control": within(anywhere_before),
-        "distance_to_start": float(moved.median()),
-        "distance_to_nearest": float(anywhere.median()),
-    }
-
-
-def _nearest(z: Tensor, start: Meanings, used: Meanings) -> tuple[Tensor, Tensor]:
-    """Distances (n,) of states z (n, d) to the nearest sentence in use of the same meaning as
-    `start` (n), and of another; ∞ where there is none.
+def _nearest(
+    model: AttractorModel, z: Tensor, start: Meanings, among: Meanings
+) -> tuple[Tensor, Tensor]:
+    """Distances (n,) of states z (n, d) to the nearest sentence of the same meaning as `start` (n),
+    and of another; ∞ where there is none; in the axes that embeddings use.
     """
-    parts = []
-    for rows in torch.arange(len(z)).split(max(1, CELLS // len(used.bits))):
+    axes, parts = sampling.used_axes(model), []
+    for rows in torch.arange(len(z)).split(max(1, sampling.CELLS // len(among.bits))):
         # not by matrix products, which round away the small distances that matter here
-        points = z[rows][:, used.axes], used.embedding[:, used.axes]
+        points = z[rows][:, axes], among.embedding[:, axes]
         distance = torch.cdist(*points, compute_mode="donot_use_mm_for_euclid_dist")
-        same = differing_bits(start.bits[rows], used.bits) <= SAME_MEANING
-        nearest = (distance.masked_fill(far, math.inf).amin(-1) for far in (~same, same))
-        parts.append(tuple(nearest))
+        differing = sampling.differing_bits(start.bits[rows], among.bits)
+        same = differing <= sampling.SAME_MEANING
+        parts.append([distance.masked_fill(far, math.inf).amin(-1) for far in (~same, same)])
     same, other = (torch.cat(part) for part in zip(*parts, strict=True))
     return same, other
 
 
-# The paper's absolute norms
 def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int) -> Tensor:
     """(steps + 1,) norms from 0 to the largest distance between embeddings of sentences `known`
     (U, width), or of s (n, width), the denser the nearer to 0.
@@ -201,24 +143,24 @@ def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int
     """
     sentences = s.unique(dim=0) if known is None else known
     if len(sentences) == 1:
-        sentences = model.sentences if is_listed(model) else model.draw_prior(len(s))
-    points = model.embed(sentences)[:, used_axes(model)]
-    rows = points.split(max(1, CELLS // len(points)))
+        sentences = model.sentences if sampling.is_listed(model) else model.draw_prior(len(s))
+    points = model.embed(sentences)[:, sampling.used_axes(model)]
+    rows = points.split(max(1, sampling.CELLS // len(points)))
     largest = max(float(torch.cdist(part, points).max()) for part in rows)
     return largest * torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
 
 
-def ends_by_norm(model: AttractorModel, s: Tensor, norms: Tensor) -> EndStates:
+def ends_by_norm(model: AttractorModel, s: Tensor, norms: Tensor) -> sampling.EndStates:
     """The ends (K, n) of states that start at ẑ_s of sentences s (n, width), perturbed by each of K
     norms (K,) in one random direction a state.
     """
     start = model.embed(s)
-    beside = start + norms[:, None, None] * random_directions(model, start)
-    ends = end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1))
-    return EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
+    beside = start + norms[:, None, None] * sampling.random_directions(model, start)
+    ends = sampling.end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1))
+    return sampling.EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
 
 
-def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFrame:
+def end_percentiles(norms: Tensor, ends: sampling.EndStates, radius: float) -> pd.DataFrame:
     """For each norm and target, the ``original`` ẑ_s or the ``nearest`` embedding: the share of
     states ``within`` a radius of it, and percentiles of the distance.
     """
@@ -242,24 +184,23 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``critical.csv``: see `measures.critical`; ``n`` starts, the ``largest`` norm, and the
       ``noise`` ε√d, which is the distance of exact samples;
     - ``summary.csv``, where inputs are bits, sentences can be listed, and some differ in meaning:
-      see `perturbation.perturb_meanings`;
+      see `perturbation.perturb_meanings`.
 
-    Raises ValueError for a model without attractors. Source: Section *Attractor dynamics*, Fig.
-    *perturbation*.
+    Source: Section *Attractor dynamics*, Fig. *perturbation*.
     """
     model = run.model
     tables: dict[str, Any] = {}
     known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
-    if known is not None and shows_bits(run):
+    if known is not None and sampling.shows_bits(run):
         meanings = perturb_meanings(run, known, config.trajectories)
         tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)
     norms = norm_grid(model, s, known, config.norms)
     ends = ends_by_norm(model, s, norms)
-    critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
+    critical = critical_perturbation(norms, ends.original, sampling.number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
     row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}
-    row |= {"largest": float(norms[-1]), "noise": noise_radius(model)}
+    row |= {"largest": float(norms[-1]), "noise": sampling.noise_radius(model)}
     tables["critical.csv"] = pd.DataFrame([row]).drop(columns="norm")
     return tables
 
@@ -268,24 +209,24 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 
 TARGETS = {"original": "Original ẑ_s", "nearest": "Nearest ẑ_n"}
-STARTS = {
-    "used": ("sentences in use, equally often", BLUE),
-    "sampled": ("as often as they are sampled", ORANGE),
-}
 
 
-def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
-    """Percentiles of distances against the norm, and the critical perturbation, a row of
-    ``critical.csv``.
-    """
-    figure = Figure(figsize=(10.5, 4.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """Percentiles of distances against the norm, and the critical perturbation."""
+    table = tables["norms.csv"]
+    (critical,) = tables["critical.csv"].to_dict("records")
     levels = table.filter(regex=r"^p\d+$")
-    numbers = levels.to_numpy(float)
-    low, high, largest = numbers.min(), numbers.max(), float(table["norm"].max())
+    low, high, largest = levels.min(axis=None), levels.max(axis=None), table["norm"].max()
     norm, reason = critical["critical"], critical["reason"]
-    alone = isinstance(reason, str)  # an empty cell is read as NaN
+    alone = isinstance(reason, str) and reason != ""  # an empty cell is read as NaN
+    figure, panels = shape.panels(2, size=(5.2, 4.8))
     for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):
+        part = table[table["target"] == target]
+        for p in PERCENTILES:
+            look: Any = {"color": BLUE, "linewidth": 0.9}
+            if p == 50:
+                look = {"color": CRIMSON, "linestyle": "--", "linewidth": 2.2, "zorder": 3}
+            axes.plot(part["norm"], part[f"p{p}"], **look)
         _draw_norms(axes, largest)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -297,10 +238,8 @@ def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
                 band = critical["low"], min(critical["high"], largest)
                 axes.axvspan(*band, color=GREEN, alpha=0.2, linewidth=0)
             axes.axvline(norm, color=GREEN, linewidth=1.6)
-        _draw_percentiles(axes, table.loc[table["target"] == target, ["norm", *levels.columns]])
-        axes.set_title(title)
+        axes.set(title=title, ylabel="distance after 5T steps")
     left = panels[0]
-    left.set_ylabel("distance after 5T steps")
     if math.isfinite(norm):
         interval = f"[{critical['low']:.3g}, {critical['high']:.3g}]"
         note = f"critical perturbation {norm:.3g} {'(one sentence)' if alone else interval}"
@@ -308,7 +247,7 @@ def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
     else:
         note = "no critical perturbation:\n" + textwrap.fill(str(reason), 44)
         left.text(0.03, 0.97, note, transform=left.transAxes, va="top", fontsize=9, color=GREEN)
-    return figure
+    return {"distances": figure}
 
 
 def _draw_norms(axes: Axes, largest: float) -> None:
@@ -319,62 +258,3 @@ def _draw_norms(axes: Axes, largest: float) -> None:
     axes.set_xticks([0.0, *(x for x in ticks if largest / 50 <= x <= largest)])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("‖ν‖, norm of the perturbation")
-
-
-def _draw_percentiles(axes: Axes, table: pd.DataFrame) -> None:
-    """A line for each percentile against the norm, named at its end where the names have room."""
-    bottom, top = np.log(axes.get_ylim())
-    taken: list[float] = []
-    percentiles = [int(name[1:]) for name in table.columns[1:]]
-    # the median first, then the outer ones
-    for p in sorted(percentiles, key=lambda p: (p != 50, -abs(p - 50))):
-        y = table[f"p{p}"]
-        median = p == 50
-        colour = CRIMSON if median else BLUE
-        look: Any = {"linestyle": "--", "linewidth": 2.2} if median else {"linewidth": 0.9}
-        axes.plot(table["norm"], y, color=colour, zorder=3 if median else 2, **look)
-        height = float((np.log(max(y.iloc[-1], 1e-12)) - bottom) / (top - bottom))
-        if 0 <= height <= 1 and all(abs(height - other) > 0.03 for other in taken):
-            taken.append(height)
-            place: Any = {"transform": axes.transAxes, "va": "center", "fontsize": 8}
-            axes.text(1.01, height, "median" if median else f"{p} %", color=colour, **place)
-
-
-def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
-    """The rows of ``summary.csv``; `noise` is the distance of exact samples, ε√d."""
-    figure = Figure(figsize=(10.5, 5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    dots = {"marker": "o", "markersize": 4}
-    for start, (name, colour) in STARTS.items():
-        part = table[table["start"] == start]
-
-        def draw(axes: Axes, x: str, y: str, label: str, **look: Any) -> None:
-            axes.plot(part[x], part[y], color=colour, label=f"{label}: {name}", **look)  # noqa: B023
-
-        band = part["factor"], part["recovered_low"], part["recovered_high"]
-        left.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
-        draw(left, "factor", "recovered", "same meaning", **dots)
-        draw(left, "factor", "settled", "any meaning", linestyle="--")
-        draw(left, "factor", "recovered_control", "no dynamics", linestyle=":")
-        draw(right, "norm", "distance_to_start", "to the start", **dots)
-        draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")
-    left.axvline(1, color=GREY, linestyle=":", label="half way to another meaning")
-    left.set(ylim=(0, 1.03), xlim=(0, table["factor"].max()), title="Back at an embedding")
-    left.set_xlabel("size of the perturbation, in half distances to another meaning")
-    left.set_ylabel("share of states after 5T steps")
-    right.axhline(noise, color="black", linestyle=":", label="exact samples, ε√d")
-    right.set(xlim=(0, None), ylim=(0, None), title="Distance from embeddings")
-    right.set_xlabel("median ‖ν‖, size of the perturbation")
-    right.set_ylabel("median distance after 5T steps")
-    for axes in (left, right):
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
-    return figure
-
-
-def draw(tables: dict[str, Any]) -> dict[str, Any]:
-    """Distances by norm, and what is left of meanings."""
-    (critical,) = tables["critical.csv"].to_dict("records")
-    figures = {"distances": draw_distances(tables["norms.csv"], critical)}
-    if "summary.csv" in tables:
-        figures["perturbation"] = draw_meanings(tables["summary.csv"], critical["noise"])
-    return figures
