@@ -29,8 +29,7 @@ from plot_attractors.analysis.style import (
     plain,
 )
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.data.batch import Batch
-from plot_attractors.data.features import Feature, Labelled
+from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.model.networks import Dynamics

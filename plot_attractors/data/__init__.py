@@ -4,11 +4,19 @@ real-valued vectors.
 
 from __future__ import annotations
 
-from plot_attractors.data.batch import Batch, DataSet, is_real, mean_pixels, pairs
+from plot_attractors.data.batch import (
+    Batch,
+    Channels,
+    DataSet,
+    Feature,
+    Labelled,
+    is_real,
+    mean_pixels,
+    pairs,
+)
 from plot_attractors.data.columns import ColumnRoles
 from plot_attractors.data.digests import differences, digests
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
-from plot_attractors.data.features import Channels, Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table

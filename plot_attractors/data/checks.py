@@ -36,14 +36,14 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}") from error
 
 
-def read_array(path: Path, **how: Any) -> Any:
-    """The array of numbers of an npy file; `how` as of `numpy.load`."""
+def read_array(path: Path) -> Any:
+    """The array of numbers of an npy file."""
     if path.suffix.lower() != ".npy" or not path.is_file():
         raise ValueError(
             f"there is no file {str(path)!r} of one array, as numpy.save writes (.npy)"
         )
     with reading(path, "an array"):
-        array: Any = np.load(path, allow_pickle=False, **how)
+        array: Any = np.load(path, allow_pickle=False)
         if array.dtype.kind not in "buif":
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
     return array

@@ -102,6 +102,16 @@ class Columns:
                                self.column(name), name, name)  # fmt: skip
         return names
 
+    def missing(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(rows,) whether a value of a column is missing, refused unless it is optional."""
+        missing = self.frame[name].isna().to_numpy(dtype=bool)
+        if missing.any() and not optional:
+            raise ValueError(
+                f"{self.column(name)} has a missing value in {self.row(missing)}: fill it in, "
+                "remove the row, or set missing=ignore, to leave it out of the likelihood"
+            )
+        return missing
+
     def binary(
         self, name: str, spellings: Sequence[dict[str, int]] = SPELLINGS, optional: bool = False
     ) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -109,7 +119,7 @@ class Columns:
         where a value is missing that is optional.
         """
         column, spelling = self.frame[name], spellings[0]
-        missing = column.isna().to_numpy(dtype=bool)
+        missing = self.missing(name, optional)
         if self.is_numeric(name):
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
@@ -117,12 +127,6 @@ class Columns:
             spelling = max(spellings, key=lambda values: int(text.isin([*values]).sum()))
             number = text.map(spelling).to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~missing & (number != 0) & (number != 1)
-        if missing.any() and not optional:
-            raise ValueError(
-                f"{self.column(name)} has a missing value in {self.row(missing)}: fill it in, "
-                "remove the row, or set missing=ignore, to leave out of the likelihood what is "
-                "missing"
-            )
         if wrong.any():
             value = column.iloc[int(wrong.argmax())]
             shown = f"{value:g}" if isinstance(value, float) else repr(value)
@@ -163,12 +167,7 @@ class Columns:
         sources = [n for n in self.frame.columns if column.startswith((f"{n}=", f"{n}>="))]
         self.require(() if sources else (column,))
         name = max(sources, key=len)
-        missing = self.frame[name].isna().to_numpy(dtype=bool)
-        if missing.any() and not optional:
-            raise ValueError(
-                f"{self.column(name)} needs a value in every row to be coded as 0/1 columns, and "
-                f"{self.row(missing)} has none: fill it in, or set missing=ignore"
-            )
+        missing = self.missing(name, optional)
         if column.startswith(f"{name}>="):
             bits = self.numbers(name) >= float(column.removeprefix(f"{name}>="))
         else:
@@ -316,7 +315,7 @@ def read_columns(
     nothing else is in the columns `texts`, which name something. An unnamed first column names the
     rows, if it does not count them.
 
-    CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252. Between semicolons numbers may
+    CSV files are UTF-8 or, which the log says, Windows-1252. Between semicolons numbers may
     have decimal commas.
 
     Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
@@ -412,29 +411,22 @@ def _require_names(header: Sequence[str], path: Path) -> None:
 
 
 def _decoded(path: Path) -> str:
-    """The text of a file: UTF-8, UTF-16 by its mark, or else Windows-1252, as Excel writes it."""
+    """The text of a file: UTF-8, or else Windows-1252, as Excel writes it."""
     data = path.read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        with reading(path, "a text in UTF-16"):
-            return data.decode("utf-16")
+    with reading(path, "text"):
+        if b"\0" in data:
+            raise ValueError("it holds zero bytes, as in UTF-16: save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        if b"\0" in data:
-            raise ValueError(f"cannot read {str(path)!r} as text: it holds zero bytes") from None
-    logger.warning("%s is not in UTF-8, and is read as Windows-1252", path.name)
-    return data.decode("cp1252", errors="replace")
+        logger.warning("%s is not in UTF-8, and is read as Windows-1252", path.name)
+        return data.decode("cp1252", errors="replace")
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
     with reading(path, "xlsx"):
-        sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, **EMPTY)
-    whole = next(iter(sheets.values()))
-    if len(sheets) > 1:
-        logger.warning("of %s the first sheet is read, %r", path.name, next(iter(sheets)))
-    if not len(whole):
-        raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
+        whole = pd.read_excel(path, header=None, dtype=object, **EMPTY)  # the first sheet
+        head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
     _require_names(head, path)
     frame = whole.iloc[1:].reset_index(drop=True).infer_objects()
     frame.columns = pd.Index(head, dtype=object)

@@ -9,9 +9,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, Members
+from plot_attractors.data.batch import Batch, Feature, Members
 from plot_attractors.data.checks import check_whole
-from plot_attractors.data.features import Feature
 from plot_attractors.data.images import Images
 from plot_attractors.data.sprites import SHAPES, render
 

@@ -13,9 +13,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, Members
+from plot_attractors.data.batch import Batch, Feature, Members
 from plot_attractors.data.columns import MISSING, Columns, names_in, read_columns
-from plot_attractors.data.features import Feature
 
 __all__ = ["MOST", "Featured", "features_beside", "features_of", "rows_of"]
 

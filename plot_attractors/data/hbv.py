@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, Members, split_rows
+from plot_attractors.data.batch import Batch, Feature, Members, split_rows
 from plot_attractors.data.checks import as_bits, check_whole
-from plot_attractors.data.features import Feature
 
 __all__ = ["HierarchicalBinaryVectors"]
 

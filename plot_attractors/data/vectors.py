@@ -1,4 +1,4 @@
-"""A user's own real-valued vectors, as embeddings or sensor channels; npy stays on disk."""
+"""A user's own real-valued vectors, as embeddings or sensor channels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ __all__ = ["Vectors", "read_vectors"]
 
 logger = logging.getLogger(__name__)
 
-EXACT = 2**24  # whole numbers up to here are exact in float32
-CELLS = 1_000_000  # numbers that are read at once
 LEAST = 1e-6  # of its mean, that a column varies by
 
 
@@ -37,7 +35,7 @@ LEAST = 1e-6  # of its mean, that a column varies by
 class Vectors(Featured):
     """Real-valued vectors, standardised by the training rows, some of which may be held out.
 
-    - ``array``: (rows, columns) numbers as they are in the file, mapped into memory where they can;
+    - ``array``: (rows, columns) numbers as they are in the file;
     - ``kept``: (D,) int64, the columns that vary; ``columns``: their names; ``mean`` and ``sd``:
       (D,) float32, of the training rows.
     """
@@ -104,9 +102,8 @@ def read_vectors(
 ) -> Vectors:
     """Read real-valued vectors, a row each, from an array (npy) or a table, as of `read_columns`.
 
-    An array stays on disk: a million rows need as much memory as a thousand, but for 8 bytes a row.
-    A table is read into memory. Columns of arrays are called ``x1``, ``x2``, …; in a table every
-    column is an input unless an argument names it.
+    Columns of arrays are called ``x1``, ``x2``, …; in a table every column is an input unless an
+    argument names it.
 
     ``table`` is a table with a row a vector, in the same order. Its columns are features, or only
     those in ``labels``; a column is continuous where it holds numbers that are not whole, or
@@ -122,95 +119,58 @@ def read_vectors(
     path, given = Path(path), ColumnRoles(**roles)
     measured, others = names_in(continuous), given.others(names)
     named = (*names_in(given.labels), *measured)
-    array: Any
-    if is_array := path.suffix.lower() == ".npy":
-        array = read_array(path, mmap_mode="r")
-        if array.ndim != 2 or not array.size:
-            raise ValueError(
-                f"{path.name} has the shape {array.shape}: vectors are rows of a matrix"
-            )
-        inputs = [f"x{k}" for k in range(1, array.shape[1] + 1)]
-        beside = Columns(pd.DataFrame(index=range(len(array))), path)
-        if table is None and (*named, *others):
-            raise ValueError(f"what is known of {path.name} stands in a table: set table=FILE.csv")
+    array: Any = None
+    if path.suffix.lower() == ".npy":
+        array = read_array(path)
+        if array.ndim != 2:
+            raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")
+        own = Columns(pd.DataFrame(array).rename(columns=lambda k: f"x{k + 1}"), path)
     else:
-        beside = read_columns(path, given.missing_values, [names])
-        inputs = [name for name in beside.frame.columns if name not in (*named, *others)]
-        numbers = [beside.numbers(name) for name in beside.without_numbering(inputs)]
-        if not numbers:
-            raise ValueError(f"{path.name} has no column of numbers besides those that are named")
-        array = np.stack(numbers, 1)
-    columns = beside
-    if table is not None:
-        columns = rows_of(Path(table), [], len(array), path.name, given.missing_values, [names])
-    columns.require((*named, *others))
+        own = read_columns(path, given.missing_values, [names])
+    inputs = [name for name in own.frame.columns if name not in (*named, *others)]
+    numbers = [own.numbers(name) for name in own.without_numbering(inputs)]
+    if not numbers:
+        raise ValueError(f"{path.name} has no column of numbers besides those that are named")
+    x = np.stack(numbers, 1)
     if table is None:
+        columns = own
+        columns.require((*named, *others))
         features, values = features_of(columns, named, measured)
     else:
+        columns = rows_of(Path(table), [], len(x), path.name, given.missing_values, [names])
+        columns.require((*named, *others))
         features, values = features_beside(columns, given.labels, measured, others)
     members = given.members(columns)
-    mean, sd = _moments(array, inputs, beside, members["train"].numpy())
-    varies = sd > LEAST * np.abs(mean) + 1 / MOST
-    little = f"by more than a part of {LEAST:g} of the mean, as single precision needs"
-    if not varies.any():
-        raise ValueError(
-            f"no column of {path.name} varies {little}: subtract the mean, or multiply"
-        )
-    kept = np.array(inputs)[varies].tolist()
-    if not varies.all():
-        gone = np.array(inputs)[~varies].tolist()
-        logger.warning(
-            "of %d columns of %s, %d do not vary %s, and are left out: %s",
-            len(sd), path.name, len(gone), little, listed(gone),
-        )  # fmt: skip
-    return Vectors(
-        path.name,
-        columns.texts(names) or beside.rows,
-        values,
-        features,
-        members,
-        array if is_array else array.astype(np.float32),
-        torch.from_numpy(np.flatnonzero(varies)),
-        tuple(kept),
-        torch.from_numpy(mean[varies]).float(),
-        torch.from_numpy(sd[varies]).float(),
-    )
-
-
-def _moments(
-    array: np.ndarray[Any, Any],
-    names: Sequence[str],
-    columns: Columns,
-    train: np.ndarray[Any, Any],
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Mean and standard deviation (columns,) float64 of the training rows, read a part at a time;
-    every row is checked.
-    """
-    used = np.zeros(len(array), bool)
-    used[train] = True
-    n, mean, squares = 0, np.zeros(len(names)), np.zeros(len(names))
-    rounded = np.zeros(len(names), bool)
-    step = max(1, CELLS // len(names))
-    for first in range(0, len(array), step):
-        part = np.asarray(array[first : first + step], np.float64)
-        wrong = ~(np.abs(part) <= MOST)
-        if wrong.any():
-            row, column = (int(k) for k in np.argwhere(wrong)[0])
+    for k, name in enumerate(inputs):
+        if (wrong := ~(np.abs(x[:, k]) <= MOST)).any():
             raise ValueError(
-                f"{columns.column(names[column])} has {part[row, column]:g} in row "
-                f"{first + row + 1} (counting from 1, header excluded): vectors are finite numbers "
-                f"of at most {MOST:g}; fill in, divide the column, or remove the row"
+                f"{own.column(name)} has {x[wrong, k][0]:g} in {own.row(wrong)}: vectors are "
+                f"finite numbers of at most {MOST:g}; fill in, divide the column, or remove the row"
             )
-        rounded |= ((part % 1 == 0) & (part != part.astype(np.float32))).any(0)
-        part = part[used[first : first + len(part)]]
-        if len(part):
-            total, here = n + len(part), part.mean(0)
-            squares += ((part - here) ** 2).sum(0) + (here - mean) ** 2 * n * len(part) / total
-            mean += (here - mean) * len(part) / total
-            n = total
+    rounded = ((x % 1 == 0) & (x != x.astype(np.float32))).any(0)
     if rounded.any():
         logger.warning(
             "whole numbers beyond %s are rounded, as of single precision, in %s: subtract a "
-            "constant, or divide", f"{EXACT:,}", listed(np.array(names)[rounded].tolist()),
+            "constant, or divide", f"{2**24:,}", listed(np.array(inputs)[rounded].tolist()),
         )  # fmt: skip
-    return mean, np.sqrt(squares / max(n - 1, 1))
+    train = x[members["train"].numpy()]
+    mean, sd = train.mean(0), train.std(0, ddof=min(1, len(train) - 1))
+    varies = sd > LEAST * np.abs(mean) + 1 / MOST
+    little = f"by more than a part of {LEAST:g} of the mean, as single precision needs"
+    gone = listed(np.array(inputs)[~varies].tolist())
+    if not varies.any():
+        raise ValueError(f"{gone} of {path.name} do not vary {little}: subtract the mean")
+    if not varies.all():
+        logger.warning("%s of %s do not vary %s, and are left out", gone, path.name, little)
+    return Vectors(
+        path.name,
+        columns.texts(names) or own.rows,
+        values,
+        features,
+        members,
+        x.astype(np.float32) if array is None else array,
+        torch.from_numpy(np.flatnonzero(varies)),
+        tuple(np.array(inputs)[varies].tolist()),
+        torch.from_numpy(mean[varies]).float(),
+        torch.from_numpy(sd[varies]).float(),
+    )
