@@ -37,9 +37,7 @@ class Metric:
       where a table has no such column. In a table of features it is the mean over decoders of the
       row that is the mean of a tree's levels, or over all features where there is none;
     - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
-    - ``paper``: the paper's value by data set (`PAPER_DATA`);
-    - ``bounds``: floor and ceiling in words: the least and the greatest value, or that of noise,
-      chance, a shuffled language, exact samples; – where there is none.
+    - ``paper``: the paper's value by data set (`PAPER_DATA`).
     """
 
     name: str
@@ -54,7 +52,6 @@ class Metric:
     unit: str = ""
     format: str = ".3f"
     paper: Mapping[str, Paper] = field(default_factory=dict)
-    bounds: tuple[str, str] = ("0", "1")
 
     @property
     def heading(self) -> str:
@@ -88,9 +85,8 @@ _pushed = partial(
 _diversity = partial(
     _metric, "language", "diversity", where={"samples": "model"}, unit="nats", format=".1f",
     paper={"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)},
-    bounds=("−∞", "exact samples"),
 )  # fmt: skip
-_run = partial(_metric, "language", RUN_METRICS, split="", bounds=("1 / (1 + distractors)", "1"))
+_run = partial(_metric, "language", RUN_METRICS, split="")
 
 
 def _calibration(name: str, title: str, formula: str, statistic: str, **more: Any) -> Metric:
@@ -115,97 +111,87 @@ METRICS: dict[str, Metric] = {
         _loss("kl", "KL(d ‖ Geometric(½))",
               "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps, 20,000 draws "
               "unless the column `n` says otherwise; 0: a perfect fit",
-              "kl", unit="nats", paper={"hbv": Paper(0.041)},
-              bounds=("0; `kl_exact` of exact samples", "–")),
+              "kl", unit="nats", paper={"hbv": Paper(0.041)}),
         _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior", "kl_exact",
-              unit="nats", bounds=("0", "–")),
+              unit="nats"),
         _loss("p", "p of information loss",
               "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
-              "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)},
-              bounds=("0", "1")),
+              "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)}),
         _loss("kl_control", "KL without dynamics",
               "kl of the embedding nearest to z0 and the encoder's noise, z ~ P(z0 | x)",
-              "kl_control", unit="nats", bounds=("`kl_exact`", "–")),
+              "kl_control", unit="nats"),
         _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
-              unit="nats", bounds=("0", "–")),
+              unit="nats"),
         _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped"),
         _loss("p_all", "p of all d",
               "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
-              "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all",
-              bounds=("0", "–")),
+              "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all"),
         _loss("tv_geometric", "total variation of all d from Geometric(½)",
               "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
-              "tv_geometric", bounds=("`p_negative`", "1")),
+              "tv_geometric"),
         _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
               "p_negative"),
         _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
-              split=HELD_OUT, unit="nats", paper={"hbv": Paper(0.183)}, bounds=("0", "–")),
+              split=HELD_OUT, unit="nats", paper={"hbv": Paper(0.183)}),
         _loss("p_held_out", "p, held-out classes", "p of classes that training never saw", "p",
               split=HELD_OUT, paper={"hbv": Paper(0.621)}),
-        _loss("mean_d", "mean information loss", "E[d], d < 0 included", "mean", unit="bits",
-              bounds=("–", "N bits")),
+        _loss("mean_d", "mean information loss", "E[d], d < 0 included", "mean", unit="bits"),
         _loss("kl_5T", "KL after 5T steps",
               "kl at five times the length that was trained; still small where sentences are "
-              "attractors", "kl", times=5, unit="nats", bounds=("0", "–")),
+              "attractors", "kl", times=5, unit="nats"),
         _calibration("tv", "total variation from the exact posterior",
-                     "½ Σ_s |q̂(s | x) − P(s | x)|, mean over inputs", "tv",
-                     bounds=("`tv_floor`", "1")),
+                     "½ Σ_s |q̂(s | x) − P(s | x)|, mean over inputs", "tv"),
         _calibration("tv_floor", "noise floor of the total variation",
                      "tv of as many exact draws", "tv", column="floor"),
         _calibration("tv_excess", "total variation above its noise floor",
                      "tv − tv_floor; 0: a perfect sampler; else less than the true distance, by "
-                     "up to tv_floor", "tv", column="value-floor",
-                     bounds=("about 0", "1 − `tv_floor`")),
+                     "up to tv_floor", "tv", column="value-floor"),
         _calibration("tv_extrapolated", "total variation at infinitely many draws",
                      "Σ_k r(2 T_k(n)² − T_k(n/2)²), r(v) = sign(v) √|v|, T_k(n) the part of tv by "
                      "n draws of sentences whose probability is in stratum k: an estimate of the "
                      "true distance",
-                     "tv_extrapolated", bounds=("about 0", "1")),
+                     "tv_extrapolated"),
         _calibration("tv_extrapolated_se", "its standard error",
-                     "of tv_extrapolated, by resampling inputs", "tv_extrapolated_se",
-                     bounds=("0", "–")),
+                     "of tv_extrapolated, by resampling inputs", "tv_extrapolated_se"),
         _calibration("tv_held_out",
                      "total variation at infinitely many draws, held-out classes",
                      "tv_extrapolated of inputs that training never saw", "tv_extrapolated",
-                     split=HELD_OUT, bounds=("about 0", "1")),
+                     split=HELD_OUT),
         _calibration("tv_brownian", "total variation of Brownian motion",
                      "tv_extrapolated of Brownian motion from z0 that is conditioned to end at an "
                      "embedding, nothing learned: P(s) N(ẑ_s; z0, σ²), σ the median σ_s",
-                     "tv_brownian_extrapolated", bounds=("about 0", "1")),
+                     "tv_brownian_extrapolated"),
         _calibration("tv_encoder", "total variation of the encoder's noise",
                      "tv_extrapolated of P(s | z) at z ~ P(z0 | x), without dynamics",
-                     "tv_encoder_extrapolated", bounds=("about 0", "1")),
+                     "tv_encoder_extrapolated"),
         _calibration("ess_512", "effective sample size, share of 512 trajectories",
                      "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler; it "
-                     "falls with n, where tails are heavy", "ess_512", bounds=("1/512", "1")),
+                     "falls with n, where tails are heavy", "ess_512"),
         _calibration("k_hat_512", "Pareto k̂ of 512 trajectories",
                      "shape of the tail of an input's weights, median; above 0.7 neither ess_512 "
-                     "nor log Z can be trusted", "k_hat_512", format=".2f", bounds=("–", "–")),
+                     "nor log Z can be trusted", "k_hat_512", format=".2f"),
         _calibration("elbo", "ELBO", "mean log-weight of trajectories; at most log_z", "elbo",
-                     unit="nats", format=".2f", bounds=("–", "`log_z`")),
+                     unit="nats", format=".2f"),
         _calibration("log_z", "log Z", "log Σ_s R(s; x), mean over inputs", "log_z", unit="nats",
-                     format=".2f", bounds=("`elbo`", "`eubo`")),
+                     format=".2f"),
         _calibration("eubo", "EUBO",
                      "mean log-weight of backward trajectories from exact draws; at least log_z",
-                     "eubo", unit="nats", format=".2f", bounds=("`log_z`", "–")),
+                     "eubo", unit="nats", format=".2f"),
         _calibration("slope", "slope of log q̂ on log R",
-                     "1 where sampling frequencies are proportional to the reward", "slope",
-                     bounds=("–", "–")),
+                     "1 where sampling frequencies are proportional to the reward", "slope"),
         _calibration("sentences_in_use", "sentences in use",
                      "sampled more than a tenth as often as an equal share", "sentences_in_use",
-                     format=".0f", bounds=("1", "all sentences")),
+                     format=".0f"),
         _calibration("tokens_in_use", "tokens in use", "present in some sentence in use",
-                     "tokens_in_use", format=".0f", bounds=("0", "all tokens")),
+                     "tokens_in_use", format=".0f"),
         _calibration("distance", "distance of z_T to the nearest embedding",
                      "median of min_s ‖z_T − ẑ_s‖ in the d axes that embeddings use; about 1 for "
-                     "exact samples", "distance", unit="ε√d", bounds=("about 1", "–")),
+                     "exact samples", "distance", unit="ε√d"),
         _calibration("tv_excess_5T", "total variation above its noise floor after 5T steps",
-                     "tv_excess after 5T steps", "tv", column="value-floor", times=5,
-                     bounds=("about 0", "1 − `tv_floor`")),
+                     "tv_excess after 5T steps", "tv", column="value-floor", times=5),
         _calibration("tv_extrapolated_5T",
                      "total variation at infinitely many draws after 5T steps",
-                     "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
-                     bounds=("about 0", "1")),
+                     "tv_extrapolated after 5T steps", "tv_extrapolated", times=5),
         _pushed("recovery",
                 "recovery from a push of three quarters of the distance to another meaning",
                 "share of states that end within 2 ε√d of an embedding of their meaning, by "
@@ -214,46 +200,39 @@ METRICS: dict[str, Metric] = {
                 "share of pushed states that are that near before a step", "recovered_control"),
         _basins("fixed_points", "sentences in use with a fixed point beside them",
                 "share of embeddings within 1.5 ε√d of a stable fixed point of the mean dynamics; "
-                "1 where every sentence is an attractor", "attracting",
-                bounds=("of points at random", "1")),
+                "1 where every sentence is an attractor", "attracting"),
         _basins("in_basins", "trajectories that end in basins of sentences",
                 "share in the basin of a fixed point within 1.5 ε√d of an embedding in use",
-                "data_at_embeddings", bounds=("`in_basins_control`", "1")),
+                "data_at_embeddings"),
         _basins("in_basins_control", "states of inputs beside an embedding",
                 "share of z0, before a step, within 1.5 ε√d of an embedding in use",
                 "data_control"),
         _features("accuracy", "features decoded from sentences",
                   "accuracy; of a tree, the mean over its first four levels", "decodability",
-                  "sentence", "train",
-                  bounds=("share of the commonest outcome", "decoded from the input")),
+                  "sentence", "train"),
         _features("accuracy_held_out", "features decoded from sentences, held-out inputs",
                   "accuracy on inputs that neither model nor decoder saw", "decodability",
-                  "sentence", HELD_OUT,
-                  bounds=("share of the commonest outcome", "decoded from the input")),
+                  "sentence", HELD_OUT),
         _features("composed", "features decoded from composed sentences",
                   "accuracy of sentences composed feature by feature; equals accuracy where tokens "
-                  "compose", "composition", "composed", "train",
-                  bounds=("`shuffled`", "`best` of all sentences")),
+                  "compose", "composition", "composed", "train"),
         _features("composed_held_out", "features decoded from composed sentences, held-out inputs",
-                  "composed on held-out inputs", "composition", "composed", HELD_OUT,
-                  bounds=("`shuffled`", "`best` of all sentences")),
+                  "composed on held-out inputs", "composition", "composed", HELD_OUT),
         _features("shuffled", "features decoded from a shuffled language",
                   "accuracy of a language whose sentences are shuffled over meanings",
-                  "composition", "shuffled", "train",
-                  bounds=("share of the commonest outcome", "`composed`")),
+                  "composition", "shuffled", "train"),
         _language("topographic_similarity", "topographic similarity",
                   "correlation of distances between inputs and between their sentences",
-                  unit="Spearman's ρ", paper={"dsprites": Paper(0.525)},
-                  bounds=("about 0 if shuffled", "1")),
+                  unit="Spearman's ρ", paper={"dsprites": Paper(0.525)}),
         _language("language_compositionality", "compositionality of the language system",
                   "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
                   "sentences W; 1: sentences tell nothing by their parts; it grows with the number "
-                  "of inputs", format=".2f", bounds=("about 1 if shuffled", "spelled language")),
+                  "of inputs", format=".2f"),
         _language("code_length", "code length of features", "K(Z) / N", unit="bits an input",
-                  format=".2f", bounds=("0", "–")),
+                  format=".2f"),
         _language("code_length_given", "code length of features, given sentences",
                   "K(Z | W) / N, what learning to read costs included", unit="bits an input",
-                  format=".2f", bounds=("spelled language", "`code_length`")),
+                  format=".2f"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
@@ -266,13 +245,12 @@ METRICS: dict[str, Metric] = {
                    "distinct"),
         _diversity("diversity_sigma", "σ of sample diversity",
                    "standard deviation of a Gaussian of this entropy", "sigma", unit="",
-                   format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)},
-                   bounds=("0", "exact samples")),
+                   format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)}),
         _diversity("diversity_16", "sample diversity by 16 sentences",
                    "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
                    "mean", table="dependence", where={"samples": "model", "n": 16, "k": 10}),
         _run("receiver_accuracy", "receiver's accuracy",
-             "share of targets that the receiver finds among the distractors",
+             "share of targets found among distractors; by chance 1 / (1 + distractors)",
              "receiver_accuracy_train"),
         _run("receiver_accuracy_held_out", "receiver's accuracy, held-out inputs",
              "receiver_accuracy with held-out targets and distractors",
@@ -284,8 +262,8 @@ METRICS: dict[str, Metric] = {
 def to_markdown() -> str:
     """The registry as a Markdown table, a page of the reference."""
     lines = [
-        "| name | title | unit | formula | floor | ceiling | read from | paper |",
-        "|:-----|:------|:-----|:--------|:------|:--------|:----------|:------|",
+        "| name | title | unit | formula | read from | paper |",
+        "|:-----|:------|:-----|:--------|:----------|:------|",
     ]
     for m in METRICS.values():
         file = m.analysis if m.analysis == RUN_METRICS else f"{m.analysis}/{m.table}.csv"
@@ -293,14 +271,13 @@ def to_markdown() -> str:
         where += [f"after {m.times}T steps"] if m.times > 1 else []
         cell = f"`{file}`: {', '.join([f'`{m.column}`', *where])}"
         paper = "; ".join(f"{PAPER_DATA[data]} {value}" for data, value in m.paper.items())
-        row = (f"`{m.name}`", m.title, m.unit, m.formula, *m.bounds, cell, paper)
+        row = (f"`{m.name}`", m.title, m.unit, m.formula, cell, paper)
         lines.append(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |")
     text = """# Metrics
 
 Written by `plot_attractors.measures.registry.to_markdown()`: the numbers of comparisons
 and reports. A number *held out* is the mean over all splits beside training. T is the least number
-of steps in a table. *Floor* and *ceiling* are the least and the greatest value, or what noise,
-chance, a language with shuffled sentences, or exact samples give; – where there is none.
+of steps in a table.
 
 """
     return text + "\n".join(lines) + "\n"
