@@ -16,16 +16,14 @@ from torch import Tensor
 from plot_attractors.analysis import language_of_thought_scores as scores
 from plot_attractors.analysis import probes, style
 from plot_attractors.analysis.language_of_thought_scores import (
-    ALL,
     LEARNED,
-    NO_LEAVES,
     NODE,
     Compared,
     Split,
 )
-from plot_attractors.analysis.parts import MOST_NAMED, error, write
+from plot_attractors.analysis.parts import MOST_NAMED, error
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
-from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs
+from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
 from plot_attractors.measures.bootstrap import bootstrap, resample
@@ -44,13 +42,10 @@ CAPTIONS = {
         "bits: the same, 1 bit: nothing in common; vertical lines: 95 % intervals over inputs). "
         "Dotted: the answer for another input. Light blue: from the least to the greatest "
         "divergence between two of the grammars. Grey: what a finite number of draws makes of the "
-        "grammar itself. Below, left: how far sentences are from the nearest expression, as the "
-        "share of sentences that is at most so far. Dashed: sentences whose levels were dealt anew "
-        "among sentences, which mean nothing together. Only a solid line far to the left shows "
-        "expressions in other tokens. Below, right: how often the likeliest branch is right, for "
-        "exemplars of leaves, when all sentences of an input are pooled (filled), and of one "
-        "sentence alone (open); black: the most that can be known. Where pooling does not lift the "
-        "model, its sentences err together. Own: the grammar that the setting grammar names."
+        "grammar itself. Below: how far sentences are from the nearest expression, as the share of "
+        "sentences that is at most so far. Dashed: sentences whose levels were dealt anew among "
+        "sentences, which mean nothing together. Only a solid line far to the left shows "
+        "expressions in other tokens. Own: the grammar that the setting grammar names."
     ),
     "held_out": (
         "Learned sentences beside grammars, for inputs of held-out classes, which the grammars "
@@ -102,10 +97,8 @@ NEEDS = Needs(
 
 ROWS = 1024  # sentences described at once
 MOST_EXPRESSIONS = 2500  # of slots: conjunctions of 7 levels
-PATHS, OWN, TABLE = "paths", "own", "table"
-SUMMARY = (
-    "split inputs source baseline reading measure feature value low high floor shuffled n reason"
-)
+PATHS, OWN, TABLE, ALL = "paths", "own", "table", "all"
+SUMMARY = "split source baseline measure feature value low high floor shuffled n"
 TRANSLATIONS = "split baseline sentence expression residual scrambled usage"
 
 
@@ -145,9 +138,7 @@ def _describe(
         order = torch.randperm(inputs)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
-        leaf = data.depths[batch.y] == data.depth
-        values = data.feature_values(batch)
-        splits[name] = Split(batch.x, batch.y, values, leaf, of_split, other, resample(batch.x))
+        splits[name] = Split(batch.x, of_split, other, resample(batch.x))
     return splits, flat[first]
 
 
@@ -190,8 +181,7 @@ def _measure_tree(
         bayes = [listening.answer(o, split.x, config.draws) for o in known]
         translated = [listening.translate_sentences(learned, o, data.depth) for o in known]
         baselines = [Compared(*parts) for parts in zip(known, bayes, translated, strict=True)]
-        results = scores.accuracies(split, learned, baselines, data)
-        results += scores.between(baselines, data)
+        results = scores.between(baselines, data)
         for b in baselines:
             results += scores.divergences(split, learned, b, data) + scores.translations(split, b)
         rows = [row for score in results for row in scores.summary_rows(score, split)]
@@ -246,9 +236,8 @@ def _summary(data: BinaryTable, x: Tensor, split: list[str], js: dict[str, Tenso
         }
         estimate = bootstrap(parts["value"], resample(x[chosen]))
         columns: dict[str, Any] = estimate._asdict() | {
-            "split": name, "inputs": ALL, "source": LEARNED, "baseline": TABLE,
-            "reading": "literal", "measure": "js", "feature": [ALL, *data.columns],
-            "n": int(chosen.sum()), "reason": "",
+            "split": name, "source": LEARNED, "baseline": TABLE, "measure": "js",
+            "feature": [ALL, *data.columns], "n": int(chosen.sum()),
         }  # fmt: skip
         columns |= {key: parts[key].mean(0) for key in ("floor", "shuffled")}
         tables.append(pd.DataFrame(columns))
@@ -310,22 +299,18 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     A *concept* is what a sentence tells of features y, and an answer is their mixture,
     Q(y | x) = Σ_s P(s | x) p(y | s): over `draws` sentences of the model, exact for a grammar.
     p(y | s) of a learned sentence is the run's first feature decoder at ẑ_s; of a table, what s is
-    decoded to. p(y | h) of an expression is, by ``reading``:
-
-    - ``heard``: the distribution of the features of inputs that h describes,
-      Σ_x P(h | x) 1[y(x) = y] / Σ_x P(h | x), over as many training inputs as decoders learn from:
-      what the same listener concludes with the same experience. For the split held_out, inputs of
-      all classes: those who are given the tokens know what they stand for;
-    - ``literal``: uniform over the nodes, or rows, that h is true of: what who knows the grammar
-      concludes.
+    decoded to. p(y | h) of an expression is the distribution of the features of inputs that h
+    describes, Σ_x P(h | x) 1[y(x) = y] / Σ_x P(h | x), over as many training inputs as decoders
+    learn from: what the same listener concludes with the same experience. For the split held_out,
+    inputs of all classes: those who are given the tokens know what they stand for. Of a table,
+    uniform over the rows that h is true of.
 
     Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree
-    (`tree_distribution`); so for expressions that are heard, too; literal ones are uniform over
-    their nodes.
+    (`tree_distribution`).
 
-    ``summary.csv`` (``inputs``: all, or exemplars of leaves; ``n``: how many; ``source``: whose
-    answers, ``learned`` or a grammar; ``baseline``: compared with whose; ``feature``: a level's, or
-    ``node`` jointly, or a column, or ``all``: the mean over columns) has by ``measure``:
+    ``summary.csv`` (``source``: whose answers, ``learned`` or a grammar; ``baseline``: compared
+    with whose; ``feature``: a level's, or ``node`` jointly, or a column, or ``all``: the mean over
+    columns; ``n``: inputs) has by ``measure``:
 
     - ``js``: Jensen-Shannon divergence of the two answers, bits;
     - ``energy``: energy distance of the clouds of concepts (levels side by side), unbiased, 0 where
@@ -334,12 +319,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``residual``: distance of sentences from the expressions that they are translated to,
       Σ_level JS, bits; ``residual_scrambled``: of sentences whose levels were dealt anew among
       sentences; ``residual_dealt``: to the translation of another sentence;
-    - ``accuracy``: of the likeliest outcome of Q(y | x), at most that of the literal node
-      posterior, the Bayes ceiling; ``accuracy_one``: of one sentence alone;
 
     and ``value``, the mean over inputs, with a 95 % bootstrap interval over inputs; ``floor``: the
-    same for as many draws of the posterior in place of the model's; ``shuffled``: with the answer,
-    or the truth, of another input; ``reason``: why the value is missing.
+    same for as many draws of the posterior in place of the model's; ``shuffled``: with the answer
+    of another input.
 
     Translation goes to the nearest expression (`translate`) that a listener would have heard once
     at least; expressions that are true of the same nodes are one. ``translations.csv``: every
@@ -363,62 +346,38 @@ COLOURS = {
 MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s", OWN: "v", TABLE: "o"}
 
 
-def draw(tables: dict[str, Any]) -> dict[str, Any]:
+def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """A figure for each split of a tree, ``compare`` for training inputs; ``table``, of training
     rows.
     """
     summary, translations = tables["summary.csv"], tables["translations.csv"]
-    summary = summary.fillna({"baseline": "", "feature": ""})
+    summary = summary[summary["measure"] == "js"]
     parts = dict(list(summary.groupby("split", sort=False)))
     if (summary["baseline"] == TABLE).any():
-        return {"table": _draw_table(parts["train"], translations)}
+        whole, columns = (parts["train"][(parts["train"]["feature"] == ALL) == k] for k in (1, 0))
+        mean = f"{whole['value'].item():.3f}, another input {whole['shuffled'].item():.3f}"
+        worst = columns.sort_values("value", ascending=False, kind="stable")[:MOST_NAMED]
+        return {"table": _draw(worst, translations, f"(mean {mean} bits)", TABLE)}
     return {
-        "compare" if split == "train" else str(split): _draw_tree(
-            part, translations[translations["split"] == split], str(split)
+        "compare" if split == "train" else str(split): _draw(
+            part, translations[translations["split"] == split], split_name(str(split)), PATHS
         )
         for split, part in parts.items()
     }
 
 
-def _draw_tree(summary: pd.DataFrame, translations: pd.DataFrame, split: str) -> Figure:
-    levels = [f for f in summary["feature"].unique() if f not in ("", NODE)]
-    figure, (above, left, right) = _panels(2)
-    rows = summary[(summary["inputs"] == ALL) & (summary["reading"] == "heard")]
-    _draw_divergence(above, rows, [*levels, NODE])
-    above.set_title(f"How far apart the answers are, all inputs, {split_name(split)}")
-    _draw_residuals(left, translations, PATHS)
-    _draw_accuracy(right, summary, levels)
+def _draw(summary: pd.DataFrame, translations: pd.DataFrame, of: str, controlled: str) -> Figure:
+    figure, (above, below) = panels(2, columns=1, size=(11, 4.2))
+    _draw_divergence(above, summary, list(summary["feature"].unique()))
+    above.set_title(f"How far apart the answers are, {of}")
+    if controlled == TABLE:
+        above.tick_params("x", rotation=90, labelsize=7)
+    _draw_residuals(below, translations, controlled)
     return figure
 
 
-def _draw_table(summary: pd.DataFrame, translations: pd.DataFrame) -> Figure:
-    figure, (above, below) = _panels(1)
-    columns = summary[summary["feature"] != ALL].sort_values("value", ascending=False)["feature"]
-    _draw_divergence(above, summary, list(columns[:MOST_NAMED]))
-    whole = summary[summary["feature"] == ALL].iloc[0]
-    mean = f"{whole['value']:.3f}, another input {whole['shuffled']:.3f}"
-    above.set_title(f"How far apart the answers are (mean {mean} bits)")
-    above.tick_params("x", rotation=90, labelsize=7)
-    _draw_residuals(below, translations, TABLE)
-    return figure
-
-
-def _panels(below: int) -> tuple[Figure, list[Axes]]:
-    """A wide panel above one or two."""
-    figure = Figure(figsize=(11, 8.5), layout="constrained")
-    grid = figure.add_gridspec(2, below)
-    places = grid[0, :], *(grid[1, k] for k in range(below))
-    return figure, [figure.add_subplot(place) for place in places]
-
-
-def _error_bars(axes: Axes, x: np.ndarray, part: pd.DataFrame, **options: Any) -> None:
-    look: dict[str, Any] = {"capsize": 0, "markersize": 5, "linewidth": 1.4, **options}
-    axes.errorbar(x, part["value"].to_numpy(), error(part), **look)
-
-
-def _draw_divergence(axes: Axes, summary: pd.DataFrame, features: list[str]) -> None:
+def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> None:
     x = np.arange(len(features))
-    rows = summary[summary["measure"] == "js"]
     learned, between = rows[rows["source"] == LEARNED], rows[rows["source"] != LEARNED]
     shown = [name for name in COLOURS if (learned["baseline"] == name).any()]
     learned = learned.set_index("feature")
@@ -434,44 +393,11 @@ def _draw_divergence(axes: Axes, summary: pd.DataFrame, features: list[str]) -> 
     axes.hlines(shuffled, x - 0.4, x + 0.4, color=style.GREY, linestyle=":", label="another input")
     for k, (name, table) in enumerate(tables.items()):
         at = x + 0.16 * (k - (len(shown) - 1) / 2)
-        marks = {"color": COLOURS[name], "marker": MARKERS[name], "linestyle": "none"}
-        _error_bars(axes, at, table, label=f"model and {name}", **marks)
+        look = {"color": COLOURS[name], "marker": MARKERS[name], "linestyle": "none"}
+        axes.errorbar(at, table["value"], error(table), label=f"model and {name}", **look)
     axes.set_xticks(x, [style.plain(str(name)) for name in features])
     axes.set(ylabel="Jensen-Shannon divergence, bits", ylim=(0, None))
     axes.legend(fontsize=8, ncols=2)
-
-
-def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None:
-    x = np.arange(len(levels))
-    axes.set_title("How often the likeliest branch is right, exemplars of leaves")
-    axes.set_xticks(x, [str(k + 1) for k in x])
-    axes.set(xlabel="level of the tree", ylabel="share right")
-    rows = summary[(summary["inputs"] == "leaves") & (summary["n"] > 0)]
-    if rows.empty:
-        write(axes, NO_LEAVES)
-        return
-
-    def row(source: str, measure: str, reading: str) -> pd.DataFrame:
-        chosen = rows["source"].eq(source) & rows["measure"].eq(measure)
-        return rows[chosen & rows["reading"].eq(reading)].set_index("feature").loc[levels]
-
-    ceiling = row(NODE, "accuracy", "literal")["value"]
-    axes.plot(x, ceiling, color="black", marker="_", markersize=14, label="Bayes ceiling")
-    series = (
-        (PATHS, "accuracy", style.ORANGE, "paths, pooled"),
-        (PATHS, "accuracy_one", style.ORANGE, "paths, one expression"),
-        (LEARNED, "accuracy", style.BLUE, "model, pooled"),
-        (LEARNED, "accuracy_one", style.BLUE, "model, one sentence"),
-    )
-    for k, (source, measure, colour, label) in enumerate(series):
-        one = measure == "accuracy_one"
-        _error_bars(
-            axes, x + 0.12 * (k - 1.5), row(source, measure, "heard"),
-            color=colour, marker="o" if one else "s", linestyle=":" if one else "-",
-            markerfacecolor="white" if one else colour, label=label,
-        )  # fmt: skip
-    axes.set_ylim(0, 1.03)
-    axes.legend(loc="lower left", fontsize=8)
 
 
 def _draw_residuals(axes: Axes, table: pd.DataFrame, controlled: str) -> None:

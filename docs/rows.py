@@ -69,8 +69,7 @@ def composition(t: pd.DataFrame) -> Cells:
 
 def thought(t: pd.DataFrame) -> Cells:
     """Answers of sentences beside those of the grammars, of all training inputs."""
-    t = t[(t["split"] == "train") & (t["inputs"] == "all") & (t["source"] == "learned")]
-    t = t[t["reading"] == "heard"].set_index(["measure", "baseline"])
+    t = t[(t["split"] == "train") & (t["source"] == "learned")].set_index(["measure", "baseline"])
     js, paths = t[t["feature"] == "node"]["value"]["js"], t["value"].xs("paths", level="baseline")
     names = ("energy", "translation_tv", "residual", "residual_scrambled")
     cells = {f"js {name}": js[name] for name in ("paths", "node", "slots")}

@@ -23,12 +23,11 @@ from plot_attractors.measures.divergence import (
 )
 
 __all__ = [
-    "HEARD", "LITERAL", "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",
+    "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",
     "listen", "mixture", "node_features", "read", "synonyms", "translate_sentences",
 ]  # fmt: skip
 
 ROWS = 1024  # inputs whose posterior is held at once
-HEARD, LITERAL = "heard", "literal"
 
 
 class Concepts(NamedTuple):
@@ -43,9 +42,7 @@ class Baseline(NamedTuple):
 
     - ``number``: (derivations,) which of the E each derivation is;
     - ``names``: E texts: the branches from the root, · where open, or what the grammar writes;
-    - ``branches``: (E, D) the branch of each level, 0 left, 1 right, −1 where not all nodes that
-      the expression is true of go the same way;
-    - ``readings``: what a listener concludes who has heard it, and what it is true of;
+    - ``concepts``: what a listener concludes who has heard it;
     - ``heard``: (E,) of how many inputs the listener has heard it, on average.
     """
 
@@ -53,8 +50,7 @@ class Baseline(NamedTuple):
     model: GrammarModel
     number: Tensor
     names: list[str]
-    branches: Tensor
-    readings: dict[str, Concepts]
+    concepts: Concepts
     heard: Tensor
 
     def posterior(self, x: Tensor) -> Tensor:
@@ -100,7 +96,7 @@ def listen(
 ) -> Baseline:
     """A grammar over the levels of a tree, and what its expressions tell a listener.
 
-    The listener has heard expressions of the inputs `heard`, or knows what they are true of.
+    The listener has heard expressions of the inputs `heard`.
     """
     number, likeliest = synonyms(model)
     # the grammar's objects are the nodes of the tree, or the last of them, its leaves
@@ -113,17 +109,14 @@ def listen(
         names = ["".join("·LR"[branch + 1] for branch in row) for row in branches.tolist()]
     else:
         names = [model.grammar.text(rules) for rules in model.derivations[likeliest]]
-    baseline = Baseline(name, model, number, names, branches, {}, count[:, 0])
-    classes, features = one_hot(heard.y, len(data.depths)).double(), node_features(data)
+    baseline = Baseline(name, model, number, names, Concepts(true, true), count[:, 0])
+    classes = one_hot(heard.y, len(data.depths)).double()
     times = torch.zeros_like(true)
     for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
         times += baseline.posterior(x).T @ seen
-    weight, true = times.sum(-1), true / count.clamp(min=1)
-    readings = {
-        HEARD: read(times / weight.clamp(min=1e-300)[:, None] @ features, data),
-        LITERAL: Concepts(true @ features, true),
-    }
-    return baseline._replace(readings=readings, heard=weight)
+    weight = times.sum(-1)
+    levels = times / weight.clamp(min=1e-300)[:, None] @ node_features(data)
+    return baseline._replace(concepts=read(levels, data), heard=weight)
 
 
 def synonyms(model: GrammarModel) -> tuple[Tensor, Tensor]:
@@ -168,7 +161,7 @@ def mixture(table: Tensor, index: Tensor) -> Tensor:
 def translate_sentences(learned: Concepts, baseline: Baseline, depth: int) -> Translated:
     """Every sentence to the nearest expression that has been heard, and the two nulls."""
     known = (baseline.heard >= 1).nonzero()[:, 0]
-    expressions = baseline.readings[HEARD].levels[known]
+    expressions = baseline.concepts.levels[known]
     levels = learned.levels.unflatten(-1, (depth, 3))
     order = torch.rand(len(levels), depth).argsort(0)  # every level's own
     scrambled = levels.gather(0, order[..., None].expand(-1, -1, 3)).flatten(1)

@@ -119,13 +119,3 @@ def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translati
         for c in concepts.split(rows)
     ]
     return Translation(torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts]))
-
-
-def shared_accuracy(p: Tensor, value: Tensor) -> Tensor:
-    """(…) whether the likeliest outcome of distributions (…, m) is the value (…): 1 or 0.
-
-    Of k outcomes that are equally likely each counts 1/k, what a guess among them scores.
-    """
-    best = p >= p.amax(-1, keepdim=True) - 1e-9  # but for rounding
-    right = best.gather(-1, value.long()[..., None])[..., 0]
-    return right.to(p.dtype) / best.sum(-1)

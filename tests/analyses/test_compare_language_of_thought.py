@@ -15,16 +15,14 @@ import pytest
 import torch
 from pyro.distributions import Bernoulli
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from plot_attractors.analysis import probes
-from plot_attractors.data import Batch, HierarchicalBinaryVectors, read_table
+from plot_attractors.data import HierarchicalBinaryVectors, read_table
 from plot_attractors.data.table import SAMPLE
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought.listening import all_classes, listen, synonyms
 from plot_attractors.model.protocols import Description
-from plot_attractors.runs import Run, fit, registry, untrained
-from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs import registry
 
 from ..small import Untrained, measured
 from ..small import untrained as small
@@ -33,9 +31,6 @@ compare_language_of_thought = registry.load("analyses", "compare_language_of_tho
 
 NAME = "compare_language_of_thought"
 RULES = str(Path(__file__).parents[2] / "examples/tree_rules.py")
-COLUMNS = (
-    "split,inputs,source,baseline,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
-)
 
 
 class Listener:
@@ -48,15 +43,6 @@ class Listener:
         same = (s[..., None, :] == self.sentences).all(-1)
         assert bool(same.any(-1).all())
         return SimpleNamespace(points=self.levels[same.int().argmax(-1)])
-
-
-class InnerNodes(HierarchicalBinaryVectors):
-    """A tree of which leaves are never shown."""
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        classes = self.train_classes[self.depths[self.train_classes] < self.depth]
-        y = classes[torch.randint(len(classes), (n,))]
-        return Batch(self.exemplars(y), y, self.paths[y])
 
 
 def grammar(data: HierarchicalBinaryVectors, program: str = "grammar", **settings: str) -> Any:
@@ -75,14 +61,14 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, pd.Data
         monkeypatch.setattr(probes, "feature_decoders", lambda *_: (listener, None))
         sizes = {"inputs": 300, "decoder_inputs": 8192} | settings
         tables = measured(NAME, Untrained(model, data), **sizes)
-        assert ",".join(tables["summary.csv"].columns) == COLUMNS
+        assert list(tables["summary.csv"].columns) == compare_language_of_thought.SUMMARY.split()
         return tables
 
     return analyze
 
 
 def only(table: pd.DataFrame, **keys: str) -> dict[Any, Any]:
-    usual = {"split": "train", "inputs": "all", "reading": "heard", "source": "learned"}
+    usual = {"split": "train", "source": "learned"}
     chosen = usual | {"feature": ""} | keys
     rows = table[np.logical_and.reduce([table[k] == v for k, v in chosen.items()])]
     assert len(rows) == 1, (keys, len(rows))
@@ -90,7 +76,7 @@ def only(table: pd.DataFrame, **keys: str) -> dict[Any, Any]:
 
 
 def heard_levels(model: Any, data: HierarchicalBinaryVectors) -> Tensor:
-    levels: Tensor = listen("", model, data.batch(8192), data).readings["heard"].levels
+    levels: Tensor = listen("", model, data.batch(8192), data).concepts.levels
     return levels
 
 
@@ -132,64 +118,15 @@ def patterns(model: Any, depth: int) -> list[str]:
     return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in texts.tolist()]
 
 
-def test_the_node_posterior_is_the_ceiling(analyzed: Any) -> None:
-    data = HierarchicalBinaryVectors(3, 16)
-    model = grammar(data, meaning="node")
-    levels = (
-        one_hot(data.paths + 1, 3).flatten(1).double()
-    )  # in the order of the grammar's expressions, by depth
-    order = [
-        patterns(model, 3).index("".join("·LR"[b + 1] for b in path))
-        for path in data.paths.tolist()
-    ]
-    by_expression = torch.empty_like(levels)
-    by_expression[order] = levels
-    table = analyzed(model, data, by_expression, draws=100, decoder_inputs=1000)["summary.csv"]
-    for split in ("train", "held_out"):  # which this grammar knows, and this listener
-        keys = {"baseline": "node", "reading": "literal", "feature": "node"}
-        js = only(table, split=split, measure="js", **keys)
-        assert js["value"] == pytest.approx(js["floor"], abs=0.005)
-        for level in data.label_names:
-            here = {"split": split, "feature": level}
-            # who is given the tokens has heard them of held-out classes, too
-            heard, literal = (
-                only(table, source="node", measure="accuracy", reading=reading, **here)["value"]
-                for reading in ("heard", "literal")
-            )
-            assert heard > literal - 0.1
-            learned = only(table, measure="accuracy", **here)["value"]
-            assert learned == pytest.approx(literal, abs=0.06)
-            one = only(table, measure="accuracy_one", **here)["value"]
-            exact = only(table, source="node", measure="accuracy_one", reading="literal", **here)
-            assert one == pytest.approx(exact["value"], abs=0.03)
-
-
-def test_hard_coded_paths_are_read_perfectly(analyzed: Any) -> None:
-    model, data = untrained("fully_compositional", settings={"depth": 3, "bits": 16})
-    nodes = one_hot(data.paths + 1, 3)
-    model.sentences = nodes[..., 1:].flatten(1).float()
-    tables = analyzed(model, data, nodes.flatten(1).double(), decoder_inputs=1000)
-    table = tables["summary.csv"]
-    for level in data.label_names:
-        for measure in ("accuracy", "accuracy_one"):
-            for inputs in ("all", "leaves"):
-                assert only(table, measure=measure, feature=level, inputs=inputs)["value"] == 1
-
-
-def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grammar_of_many_slots_is_left_out(
+    analyzed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 8)
-    data = InnerNodes(2, 8)
+    data = HierarchicalBinaryVectors(2, 8, hold_out=False)
     model = grammar(data)
     tables = analyzed(model, data, heard_levels(model, data), inputs=40)
-    assert list(registry.load("analyses", NAME).draw(tables)) == ["compare"]
-    table = tables["summary.csv"]
-    assert set(table["split"]) == {"train"}
-    leaves = table[table["inputs"] == "leaves"]
-    assert leaves["value"].isna().all()
-    assert (leaves["n"] == 0).all()
-    assert (leaves["reason"] == "no exemplars of leaves among the inputs").all()
-    assert table.loc[table["inputs"].eq("all") & table["reason"].eq(""), "value"].notna().all()
-    assert "slots" not in set(table["baseline"])
+    assert list(compare_language_of_thought.draw(tables)) == ["compare"]
+    assert set(tables["translations.csv"]["baseline"]) == {"node", "paths", "leaf paths"}
 
 
 def test_sentences_are_translated_into_a_grammar_of_ones_own(analyzed: Any) -> None:
@@ -197,7 +134,7 @@ def test_sentences_are_translated_into_a_grammar_of_ones_own(analyzed: Any) -> N
     model = grammar(data, RULES)
     baseline = listen("", model, data.batch(8192), data)
     assert len(baseline.names) < len(model.derivations)  # ( L ∨ R ) and ( R ∨ L )
-    levels = baseline.readings["heard"].levels[baseline.number]
+    levels = baseline.concepts.levels[baseline.number]
     tables = analyzed(model, data, levels, grammar=RULES)
     table = tables["summary.csv"]
     js = only(table, measure="js", baseline="own", feature="node")
@@ -251,16 +188,6 @@ def test_a_grammar_of_other_objects_is_refused(analyzed: Any, tmp_path: Path) ->
             analyzed(model, data, heard_levels(model, data), inputs=40, grammar=program)
 
 
-def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
-    data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
-    result = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
-    texts = ["".join("·LR"[b + 1] for b in row) for row in result.branches.tolist()]
-    nodes = result.readings["literal"].nodes
-    assert nodes[texts.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
-    assert nodes[texts.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
-    assert nodes[texts.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
-
-
 def test_all_classes_are_equally_likely_to_who_knows_them() -> None:
     data = HierarchicalBinaryVectors(4, 16)
     mixed = all_classes(data, data.batch(30_000))
@@ -268,26 +195,6 @@ def test_all_classes_are_equally_likely_to_who_knows_them() -> None:
     assert len(mixed.y) == 30_000
     assert float((share - 1 / 30).abs().max()) < 0.006
     assert torch.equal(mixed.labels, data.paths[mixed.y])
-
-
-def test_on_a_run(tmp_path: Path) -> None:
-    path = fit("grammar", preset="smoke", out=tmp_path / "run", settings={"expressions": "paths"})
-    settings = {"inputs": 100, "decoder_updates": 200, "decoder_inputs": 4000}
-    (result,) = analyze(Run(path), [NAME], settings={NAME: settings})
-    assert result.error is None, repr(result.error)
-    pictures = {p.stem for p in result.out.glob("*.png")}
-    captions = set(registry.load("analyses", NAME).CAPTIONS)
-    assert pictures == {"compare", "held_out"} == captions - {"table"}
-    table = pd.read_csv(result.out / "summary.csv", keep_default_na=False, na_values=[""])
-    table = table.fillna({"baseline": "", "feature": ""})
-    results = {
-        o: only(table, measure="js", baseline=o, feature="node")
-        for o in ("node", "paths", "leaf paths", "slots")
-    }
-    assert results["paths"]["value"] < 0.1 * results["paths"]["shuffled"]
-    assert min(results, key=lambda o: float(results[o]["value"])) == "paths"
-    known = table[table["low"].notna()]
-    assert (known["low"] <= known["high"]).all()
 
 
 # Of a table.

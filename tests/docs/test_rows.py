@@ -34,20 +34,18 @@ train,branch1,sampled,0.9
 train,branch1,composed,0.75
 held_out,branch1,composed,0.25
 """
-THOUGHT = """split,inputs,source,baseline,reading,measure,feature,value
-train,all,learned,paths,heard,js,node,0.25
-train,all,learned,paths,heard,js,branch1,0.125
-train,all,learned,paths,literal,js,node,0.5
-train,leaves,learned,paths,heard,js,node,0.75
-train,all,node,paths,heard,js,node,0.875
-held_out,all,learned,paths,heard,js,node,0.625
-train,all,learned,node,heard,js,node,0.375
-train,all,learned,slots,heard,js,node,0.4
-train,all,learned,paths,heard,energy,,0.6
-train,all,learned,node,heard,energy,,0.7
-train,all,learned,paths,heard,translation_tv,,0.1
-train,all,learned,paths,heard,residual,,0.2
-train,all,learned,paths,heard,residual_scrambled,,0.3
+THOUGHT = """split,source,baseline,measure,feature,value
+train,learned,paths,js,node,0.25
+train,learned,paths,js,branch1,0.125
+train,node,paths,js,node,0.875
+held_out,learned,paths,js,node,0.625
+train,learned,node,js,node,0.375
+train,learned,slots,js,node,0.4
+train,learned,paths,energy,,0.6
+train,learned,node,energy,,0.7
+train,learned,paths,translation_tv,,0.1
+train,learned,paths,residual,,0.2
+train,learned,paths,residual_scrambled,,0.3
 """
 TABLES = {
     "calibration/summary": CALIBRATION,

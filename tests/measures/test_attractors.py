@@ -73,35 +73,7 @@ def test_the_smoothed_square_and_cube_by_hand() -> None:
     torch.testing.assert_close(slope[..., 0], 3 * (z**2 + 0.25), atol=0.03, rtol=0)
 
 
-def test_steps_that_never_vanish_have_a_smoothed_fixed_point() -> None:
-    # Steps of length 0.02 towards a point: no fixed point of their own, and a stable one when
-    # smoothed, where ∂F/∂z = 1 − 0.02 E[(1 − uuᵀ)/‖εη‖] = 1 − 0.02 (1 − 1/d) E[1/‖η‖]/ε; E[1/‖η‖] =
-    # Γ((d − 1)/2)/(√2 Γ(d/2)).
-    d, epsilon, to = 4, 0.05, normal(4)
-    step = lambda z: z + 0.02 * torch.nn.functional.normalize(to - z, dim=-1)  # noqa: E731
-    f = SmoothedMap(step, epsilon, antithetic_draws(20_000, d))
-    assert float((f.mean(to + 1e-6) - to).norm()) > 0.01
-    end = fixed_point_iteration(f, to + 0.2 * normal(3, d, seed=1), 1e-9, 500)
-    assert bool(end.converged.all())
-    torch.testing.assert_close(end.z, to.expand(3, d), atol=1e-7, rtol=0)
-    moduli, unstable = stability(f.linearize(to[None])[1])
-    inverse = math.gamma((d - 1) / 2) / (math.sqrt(2) * math.gamma(d / 2))
-    expected = torch.full((1, d), 1 - 0.02 * (1 - 1 / d) * inverse / epsilon).double()
-    torch.testing.assert_close(moduli, expected, atol=0.01, rtol=0)
-    assert int(unstable) == 0
-
-
 # Fixed points
-
-
-def test_basins_of_the_double_well_are_its_halves() -> None:
-    z = normal(2000, 2)
-    end = fixed_point_iteration(double_well, z, 1e-8, 2000)
-    assert bool(end.converged.all())
-    expected = torch.stack([z[:, 0].sign(), torch.zeros(2000)], -1)
-    torch.testing.assert_close(end.z, expected, atol=1e-6, rtol=0)
-    low, high = binomial_interval((end.z[:, 0] > 0).sum(), len(z))
-    assert float(low) < 0.5 < float(high)
 
 
 def test_what_does_not_converge_is_told() -> None:

@@ -16,7 +16,6 @@ from plot_attractors.measures.divergence import (
     feature_divergence,
     frequencies,
     jensen_shannon,
-    shared_accuracy,
     translate,
     tree_distribution,
 )
@@ -115,9 +114,3 @@ def test_near_is_near_in_levels() -> None:
     result = translate(sentence[None], torch.stack([far, sibling]), 2)
     assert result.expression.tolist() == [1]
     assert float(result.residual) == pytest.approx(1)  # the one level that differs
-
-
-def test_ties_are_shared() -> None:
-    p = f64([0.2, 0.5, 0.3], [0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3])
-    torch.testing.assert_close(shared_accuracy(p, torch.tensor([1, 2, 0])), f64(1, 0.5, 1 / 3))
-    torch.testing.assert_close(shared_accuracy(p, torch.tensor([0, 0, 0])), f64(0, 0, 1 / 3))

@@ -88,20 +88,6 @@ def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bo
     assert result.pairs == 60 * 59 // 2
 
 
-def test_order_of_inputs_tokens_and_features_and_names_of_values_do_not_matter() -> None:
-    features = grid(copies=2)
-    sentences = flipped(spelled(features), 0.2)
-    value = topographic_similarity(sentences, features).value
-    order = np.random.default_rng(1).permutation(len(features))
-    for s, f in (
-        (sentences[order], features[order]),
-        (1 - sentences[:, ::-1], features[:, ::-1]),
-        (sentences, 7.0 - 2 * features),
-    ):
-        assert topographic_similarity(s, f).value == pytest.approx(value, abs=1e-12)
-    assert topographic_similarity(sentences[order], features).value != pytest.approx(value, abs=0.1)
-
-
 def test_a_sample_of_pairs_is_close_to_all_of_them() -> None:
     features = grid(values=4, copies=5)
     sentences = flipped(spelled(features), 0.1)
