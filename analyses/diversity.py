@@ -43,7 +43,7 @@ CAPTIONS = {
     )
 }
 SUMMARY = """
-    split samples dimensions n k inputs mean low high sigma share_negative_infinity floored distinct
+    split samples dimensions n k inputs mean low high sigma share_negative_infinity floored
 """
 DEPENDENCE = "split samples dimensions n k mean low high sigma"
 

@@ -256,7 +256,7 @@ def attractors(
         starts: (N, d), at least two that differ.
         iterations: most of them.
 
-    Raises ValueError: starts or next states of another shape, or no numbers; starts that are alike.
+    Raises ValueError: starts or next states of another shape; starts that are alike.
 
     >>> found = attractors(lambda z: z - 0.1 * (z**3 - z), torch.linspace(-2.0, 2.0, 8)[:, None])
     >>> found.points.stable.flatten().round(decimals=3).sort().values.tolist(), found.share.tolist()
@@ -291,11 +291,6 @@ def attractors(
         return new.detach(), torch.stack(rows, 1)
 
     with torch.no_grad():
-        if not bool(step(starts.detach()).isfinite().any()):
-            raise ValueError(
-                "the map makes no number of any start: give it states that it is made for, or "
-                "another distribution, whose mean is a number"
-            )
         end = fixed_point_iteration(step, starts.detach(), TOLERANCE * spread, iterations)
     settled = end.z[end.converged]
     points = find_fixed_points(linearize, settled, TOLERANCE * spread, SAME * spread, spread)

@@ -24,9 +24,8 @@ class Diversity(NamedTuple):
       lies between is;
     - ``sigma``: `gaussian_sd` of ``mean``;
     - ``share_negative_infinity``: of the inputs, those whose entropy is −∞;
-    - ``floored``, ``distinct``: two ways to treat samples that repeat each other, so that models
-      with few states can be compared. The mean with no distance below `FLOOR`; and that of each
-      input's different points, over inputs with more than k of them, NaN if none has;
+    - ``floored``: the mean with no distance below `FLOOR`, so that models with few states, whose
+      samples repeat each other, can be compared;
     - ``n``: samples of each input; ``k``: which neighbour; ``dimensions``: of the density.
     """
 
@@ -37,7 +36,6 @@ class Diversity(NamedTuple):
     sigma: float
     share_negative_infinity: float
     floored: float
-    distinct: float
     n: int
     k: int
     dimensions: int
@@ -102,8 +100,6 @@ def diversity(samples: Tensor, k: int = 1) -> Diversity:
     epsilon = _distances(samples, k)
     entropy = _entropy(epsilon, d, k)
     mean, tied = float(entropy.mean()), entropy == -math.inf
-    different = [points.unique(dim=0) for points in samples[tied]]
-    fewer = [kozachenko_leonenko(points, k) for points in different if len(points) > k]
     return Diversity(
         entropy=entropy,
         mean=mean,
@@ -112,7 +108,6 @@ def diversity(samples: Tensor, k: int = 1) -> Diversity:
         sigma=float(gaussian_sd(mean, d)),
         share_negative_infinity=float(tied.double().mean()),
         floored=float(_entropy(epsilon.clamp(min=FLOOR), d, k).mean()),
-        distinct=float(torch.tensor([*entropy[~tied], *fewer], dtype=torch.float64).mean()),
         n=n,
         k=k,
         dimensions=d,

@@ -240,9 +240,6 @@ METRICS: dict[str, Metric] = {
         _diversity("diversity_floored", "sample diversity, distances floored",
                    "diversity with no distance below 2⁻²³, so that sentences that are alike count "
                    "as that near", "floored"),
-        _diversity("diversity_distinct", "sample diversity of different sentences",
-                   "diversity of the different points of each input, over inputs with two or more",
-                   "distinct"),
         _diversity("diversity_sigma", "σ of sample diversity",
                    "standard deviation of a Gaussian of this entropy", "sigma", unit="",
                    format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)}),

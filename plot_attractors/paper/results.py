@@ -52,7 +52,7 @@ def _error(name: str, analysis: str, source: str, split: str) -> Number:
     return Number("dsprites", metric, ALL)
 
 
-_DIVERSITY = "diversity diversity_floored diversity_distinct diversity_16"
+_DIVERSITY = "diversity diversity_floored diversity_16"
 _DECODED = "accuracy accuracy_held_out composed composed_held_out"
 NUMBERS: tuple[Number, ...] = (
     *_numbers("hbv", _DECODED, ALL),

@@ -25,7 +25,8 @@ def words(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     kind = np.array(["noun", "verb", "name"])[rng.integers(0, 3, 60)]
     x = rng.normal(size=(60, 6)) + 2 * (kind == "verb")[:, None]
-    frame = pd.DataFrame(x, columns=[*"abcdef"]).assign(kind=kind, word=[f"w{k}" for k in range(60)])
+    frame = pd.DataFrame(x, columns=[*"abcdef"]).assign(kind=kind)
+    frame["word"] = [f"w{k}" for k in range(60)]
     frame.to_csv(tmp_path / "words.csv", index=False)
     return tmp_path / "words.csv"
 

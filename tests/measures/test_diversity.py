@@ -164,7 +164,7 @@ def test_inputs_at_negative_infinity_make_no_nan_and_no_warning() -> None:
     assert result.high == pytest.approx(high)
 
 
-def test_ties_are_floored_or_left_out() -> None:
+def test_ties_are_floored() -> None:
     samples = normal(3, 20, 2)
     samples[0, 5:] = samples[0, 4]  # five points, one of them sixteen times
     samples[1] = samples[1, 0]  # one point
@@ -177,12 +177,8 @@ def test_ties_are_floored_or_left_out() -> None:
     first = constant + 2 * float(epsilon.log().mean())
     second, third = constant + 2 * math.log(FLOOR), float(result.entropy[2])
     assert result.floored == pytest.approx((first + second + third) / 3)
-    # sixteen times counts once; one point has no neighbour and no entropy
-    five = float(by_loop(samples[0, :5], 1))
-    assert result.distinct == pytest.approx((five + third) / 2)
-    assert math.isnan(diversity(samples[1:2]).distinct)
     without = diversity(samples[2:])
-    assert without.floored == without.distinct == without.mean
+    assert without.floored == without.mean
 
 
 def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinity() -> None:
