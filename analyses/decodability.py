@@ -18,9 +18,9 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
-from plot_attractors.analysis.shape import DESCRIBED
+from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
-from plot_attractors.data import HierarchicalBinaryVectors, Labelled
+from plot_attractors.data import Batch, HierarchicalBinaryVectors, Labelled
 from plot_attractors.measures.bootstrap import resample, root
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.bits import filled
@@ -120,14 +120,14 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """
     model, data = run.model, run.data
     pair = probes.feature_decoders(run, config)
-    learned = run.data.batch(config.decoder_inputs)
+    learned = data.batch(config.decoder_inputs)
     trained_on = data.feature_values(learned)
     ceilings: dict[str, Callable[[Tensor], Tensor]] = {}
     if isinstance(model, AttractorModel):
         ceilings["encoding"] = lambda x: model.encode(x).z0
     classes: dict[str, Tensor] = {}
-    if isinstance(run.data, HierarchicalBinaryVectors):
-        classes = {"input": run.data.train_classes, "tree": torch.arange(len(run.data.depths))}
+    if isinstance(data, HierarchicalBinaryVectors):
+        classes = {"input": data.train_classes, "tree": torch.arange(len(data.depths))}
     else:
         ceilings["input"] = lambda x: filled(x).flatten(1)
     trained = {
@@ -136,9 +136,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         )
         for source, see in ceilings.items()
     }
-    rows: list[dict[str, Any]] = []
-    for split in run.data.splits:
-        batch = run.data.batch(config.inputs, split)
+
+    def of_split(batch: Batch) -> pd.DataFrame:
         values, times = data.feature_values(batch), resample(batch.x)
         description = model.describe(batch.x, DRAWS)
         given = {"sentence": model.embed(description.s), "state": description.z}
@@ -146,13 +145,14 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         for source, see in ceilings.items():
             answers.append((source, 0, trained[source](see(batch.x)[:, None])))
         for source, labels in classes.items():
-            optimum = bayes_optimum(run.data, batch.x[:, None], labels)
-            answers.append((source, 0, optimum))
-        for source, decoder, answer in answers:
-            keys = {"split": split, "source": source, "decoder": decoder}
-            listed = _summary_rows(data, answer, values, trained_on, times)
-            rows += [keys | row for row in listed]
-    return {"summary.csv": pd.DataFrame(rows, columns=COLUMNS.split())}
+            answers.append((source, 0, bayes_optimum(data, batch.x[:, None], labels)))
+        return pd.DataFrame([
+            {"source": source, "decoder": decoder} | row
+            for source, decoder, answer in answers
+            for row in _summary_rows(data, answer, values, trained_on, times)
+        ])  # fmt: skip
+
+    return {"summary.csv": by_split(run, config.inputs, of_split)[COLUMNS.split()]}
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from torch import Tensor
 from plot_attractors.analysis import sampling
 from plot_attractors.analysis.parts import note, steps_name
 from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
-from plot_attractors.analysis.shape import Needs, panels
+from plot_attractors.analysis.shape import Needs, by_split, panels
 from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
+from plot_attractors.data import Batch
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.information_loss import (
     Counts,
@@ -215,15 +216,6 @@ def summarise(x: Tensor, of: Mapping[int | str, Tensor]) -> list[dict[str, float
     ]
 
 
-def _measure_variance(run: Run, config: Config) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = []
-    for split in run.data.splits:
-        x = run.data.batch(config.inputs, split).x
-        of = errors(run.model, x, config.draws)
-        rows += [{"split": split, **row} for row in summarise(x, of)]
-    return {"summary.csv": pd.DataFrame(rows)}
-
-
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of what is lost, with a row for each split and number of steps; a model without
     dynamics has 0 steps. Source: Section *Sample diversity*.
@@ -239,7 +231,13 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Of real numbers, ``summary.csv``: see `summarise`.
     """
-    return (_measure_bits if kind_of_inputs(run) == BITS else _measure_variance)(run, config)
+    if kind_of_inputs(run) == BITS:
+        return _measure_bits(run, config)
+
+    def of_split(batch: Batch) -> pd.DataFrame:
+        return pd.DataFrame(summarise(batch.x, errors(run.model, batch.x, config.draws)))
+
+    return {"summary.csv": by_split(run, config.inputs, of_split)}
 
 
 # -- figures ---------------------------------------------------------------------------------------
