@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 647,
     "examples/": 277,
     "docs/": 680,
-    "tests/": 21961,
+    "tests/": 21861,
 }
-WORDS = 45299  # of pages
+WORDS = 45294  # of pages
 SLACK_OF_WORDS = 1000
 
 

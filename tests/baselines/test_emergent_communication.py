@@ -19,7 +19,7 @@ from plot_attractors.baselines.emergent_communication import (
 )
 from plot_attractors.language import Language
 
-from ..attractors import assert_resumes, schedule, with_data
+from ..attractors import schedule, with_data
 
 LANGUAGES = {
     "pairs": Language((2, 2, 2)),
@@ -184,10 +184,6 @@ def small(**inference: Any) -> Any:
     """A training of a small model, of a tree of two classes that are told apart at once."""
     name = "emergent_communication"
     return schedule(name, *with_data({"bits": 32}, name), inference)
-
-
-def test_a_stopped_training_goes_on_as_if_it_had_not() -> None:
-    assert_resumes(lambda: small(updates=6), stops=(0, 3))
 
 
 def test_sender_and_receiver_come_to_understand_each_other() -> None:

@@ -15,11 +15,8 @@ from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.runs import registry
 
-from ..attractors import assert_resumes, schedule, with_data
-
 GROUPS = (2, 3)
 BITS, LATENT = 6, 4
-KINDS = ("models", "inference")
 
 
 def build(null_code: bool = False) -> VQVAE:
@@ -226,11 +223,3 @@ def test_it_learns_a_code_of_four_inputs_exactly(monkeypatch: pytest.MonkeyPatch
     summary = inference.summary()
     assert summary["sentences_in_use"] == 4
     assert summary["codes_in_use_1"] == summary["tokens_in_use"] == 4
-
-
-@pytest.mark.parametrize("preset", ["smoke", "modern"])
-def test_a_resumed_training_equals_an_uninterrupted_one(preset: str) -> None:
-    own, inference = (registry.load(kind, "vqvae").PRESETS[preset] for kind in KINDS)
-    settings = {**inference, "updates": 8, "batch": 16}
-    assert_resumes(lambda: schedule("vqvae", *with_data(own, "vqvae"), settings), stops=(0, 5))
-    assert with_data(own, "vqvae")[0].language.count == (27 if preset == "modern" else 8)

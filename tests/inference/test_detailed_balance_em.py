@@ -15,7 +15,7 @@ from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import fields
 
-from ..attractors import HBV, D, T, assert_resumes, run_to, schedule, tiny, with_data
+from ..attractors import HBV, D, T, run_to, schedule, tiny, with_data
 
 SHORT = {
     "pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8,
@@ -72,11 +72,6 @@ def test_the_phases_end_with_an_e_step() -> None:
     names = [(phase.name, phase.cycle, phase.updates) for phase in build(cycles=2).schedule]
     steps = [("e_step", 0, 3), ("m_step", 0, 2), ("e_step", 1, 3), ("m_step", 1, 2)]
     assert names == [("pretrain", 0, 2), *steps, ("e_step", 2, 3)]
-
-
-@pytest.mark.parametrize("settings", [{}, PAPER, {"readout": "discretizer"}])
-def test_a_resumed_schedule_equals_an_uninterrupted_one(settings: Any) -> None:
-    assert_resumes(lambda: build(settings))
 
 
 # -- Algorithm 2: what the buffers hold

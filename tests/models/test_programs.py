@@ -14,7 +14,7 @@ import torch
 from plot_attractors.runs import registry
 from plot_attractors.runs.run import defaults_of, programs
 
-from ..attractors import HBV, changed, schedule, snapshot, with_data
+from ..attractors import HBV, assert_resumes, changed, schedule, snapshot, sprites, with_data
 
 MODELS = ["hbv", "table", "dsprites", "images", "sequences", "vectors", "algorithms"]
 PHI = {"encoder", "decoder", "sentence_encoder"}
@@ -82,6 +82,39 @@ def test_every_pair_of_programs_trains(name: str, inference: str, files: Any) ->
     if inference == programs(name).names[2]:  # a default has no dead network
         parameters = model.named_parameters()
         assert not [key for key, p in parameters if key in before and torch.equal(p, before[key])]
+
+
+EM = {"pretrain": 2, "warm_up": 3, "cycles": 1, "e_updates": 8, "final_e_updates": 3}
+POLICY = EM | {"e_updates": 3, "warm_up": 4, "final_e_updates": 4, "sentences.candidates": 4}
+WORDS = POLICY | {"sentences.temperatures": 3, "vocabulary": 8}
+LETTERS = {"pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8}
+PAPER = registry.load("models", "algorithms").PRESETS["paper"]
+RESUMED: dict[str, Any] = {  # inference program, its settings, model program and its settings
+    "exact": ("exact_em", {"pretrain": 3, "m_updates": 4}, "hbv", {}),
+    "wake-sleep": ("wake_sleep_em", EM, "hbv", HBV),
+    "wake-sleep, tokens": ("wake_sleep_em", EM | {"vocabulary": 4}, "dsprites", {}),
+    "gflownet": ("gflownet_em", POLICY, "hbv", HBV),
+    "gflownet, tokens": ("gflownet_em", WORDS, "dsprites", {}),
+    "gflownet, linear": ("gflownet_em", WORDS, "dsprites", {"token_axes": False}),
+    "letter": ("detailed_balance_em", LETTERS, "algorithms", HBV),
+    "letter, paper": ("detailed_balance_em", LETTERS, "algorithms", HBV | PAPER),
+    "vqvae": ("vqvae", {"updates": 8}, "vqvae", {}),
+    "vqvae, modern": (
+        "vqvae", {"updates": 8, "dictionary": "moving_average"}, "vqvae", {"null_code": True}
+    ),
+    "game": ("emergent_communication", {"updates": 6}, "emergent_communication", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_schedule_equals_an_uninterrupted_one(case: str) -> None:
+    inference, settings, name, of_model = RESUMED[case]
+
+    def build() -> Any:
+        made = sprites(of_model) if name == "dsprites" else with_data(of_model, name)
+        return schedule(inference, *made, settings)
+
+    assert_resumes(build, stops=(0, 3, 7, 9, 13, 16, 19))
 
 
 @pytest.mark.parametrize("name", ["vqvae", "emergent_communication", "fully_compositional"])

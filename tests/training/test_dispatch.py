@@ -1,4 +1,4 @@
-"""What an update dispatches: operations, with ceilings, and none that waits for a device.
+"""No operation of an update waits for a device.
 
 A dispatch mode counts on the CPU what a GPU would be waited for: numbers that are read, and shapes
 that depend on values.
@@ -30,15 +30,14 @@ ALLOWED = {"e_step": {"_local_scalar_dense": 1}, "gumbel_softmax": {"unique_dim"
 
 
 class Dispatched(TorchDispatchMode):
-    """Counts operations, and those that wait for a device."""
+    """Counts operations that wait for a device."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations, self.waits = 0, Counter[str]()
+        self.waits = Counter[str]()
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().removeprefix("aten::")
-        self.operations += 1
         by_mask = name.startswith("index") and any(
             index is not None and index.dtype == torch.bool
             for index in (args[1] if isinstance(args[1], list | tuple) else ())
@@ -59,42 +58,33 @@ def trainer(model: str, inference: str, data: str) -> Schedule:
     return schedule
 
 
-# the number of operations in most updates of a phase, and in the busiest of 16
-CEILINGS = {
-    ("attractor", "gflownet_em", "hbv"): {
-        "pretrain": (250, 380), "warm_up": (860, 1000), "e_step": (450, 3500), "m_step": (370, 500),
-        "policy": (650, 700),
-    },
-    ("attractor", "gflownet_em", "dsprites"): {"warm_up": (10_000, 10_000)},  # annealed sentences
-    ("attractor", "exact_em", "hbv"): {
-        "pretrain": (250, 380), "warm_up": (440, 600),
-    },
-    ("algorithms", "detailed_balance_em", "hbv"): {"e_step": (1750, 1900), "m_step": (360, 500)},
-    ("vqvae", "vqvae", "hbv"): {"train": (260, 330)},
-    ("emergent_communication", "emergent_communication", "hbv"): {"gumbel_softmax": (780, 1300)},
-}  # fmt: skip
+PHASES = {
+    ("attractor", "gflownet_em", "hbv"): ("pretrain", "warm_up", "e_step", "m_step", "policy"),
+    ("attractor", "gflownet_em", "dsprites"): ("warm_up",),  # annealed sentences
+    ("attractor", "exact_em", "hbv"): ("pretrain", "warm_up"),
+    ("algorithms", "detailed_balance_em", "hbv"): ("e_step", "m_step"),
+    ("vqvae", "vqvae", "hbv"): ("train",),
+    ("emergent_communication", "emergent_communication", "hbv"): ("gumbel_softmax",),
+}
 
 
-@pytest.mark.parametrize("programs", CEILINGS)
+@pytest.mark.parametrize("programs", PHASES)
 @pytest.mark.filterwarnings("ignore")
-def test_updates_do_not_wait_and_dispatch_few_operations(programs: tuple[str, str, str]) -> None:
+def test_updates_do_not_wait(programs: tuple[str, str, str]) -> None:
     schedule = trainer(*programs)
     phases = {phase.name: phase for phase in schedule.schedule}  # the last of each name
-    for name, (typical, most) in CEILINGS[programs].items():
-        phase, counts = phases[name], []
+    for name in PHASES[programs]:
+        phase = phases[name]
         if phase.begin is not None:
             phase.begin()
         with pyro.validation_enabled(False):
             phase.update(At(0, 0.0, False))  # may prepare
-            for k in range(1, 17):
+            for k in range(1, 5):
                 with Dispatched() as dispatched:
                     metrics = phase.update(At(k, k / phase.updates, False))
-                counts.append(dispatched.operations)
                 left = dispatched.waits - Counter(ALLOWED.get(name, {}))
                 assert not left, (name, k, left)
         assert all(isinstance(metrics[name], torch.Tensor) for name in metrics if "loss" in name)
-        assert sorted(counts)[8] <= typical, (name, sorted(counts))
-        assert max(counts) <= most, (name, sorted(counts))
 
 
 def test_what_waits_is_counted() -> None:

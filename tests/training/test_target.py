@@ -6,6 +6,7 @@ The judge is `ExactPosterior.log_prob`; tests/model/test_reward.py has its oracl
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from plot_attractors.training import (
 )
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
+from .test_sentences import frequency, inputs, nothing_exact
+
 SD = 0.3
 SETTINGS = [
     {"decodability": factor, "inverse_temperature": beta}
@@ -38,13 +41,6 @@ def named(setting: dict[str, Any]) -> str:
 
 settings = pytest.mark.parametrize("setting", SETTINGS, ids=named)
 INVOLVED = [s for s in SETTINGS if s["decodability"] != "none" and s["inverse_temperature"] == 1]
-
-
-def inputs(n: int = 1) -> Normal:
-    """Three inputs, n times."""
-    loc = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0], [0.0, 0.0, 0.9]])
-    loc = loc.repeat_interleave(n, 0)
-    return Normal(loc, torch.full_like(loc, SD))
 
 
 def of_setting(build: Any, setting: dict[str, Any], **options: Any) -> Any:
@@ -145,24 +141,34 @@ def test_the_policys_loss_is_zero_at_the_judges_posterior(
         assert float(SampledSentences(model, wrong, Sampling(8)).policy_loss(q)) > 1e-2
 
 
-@pytest.mark.parametrize("setting", INVOLVED, ids=named)
 @pytest.mark.parametrize("config", [(64, 1), (32, 6)], ids=["resampled", "annealed"])
+@pytest.mark.parametrize(
+    ("setting", "power", "beta"),
+    [
+        *((setting, 1.0, None) for setting in INVOLVED),
+        ({"inverse_temperature": 2.0}, 1.0, 0.3), ({"inverse_temperature": 2.0}, 4.0, 1.0),
+    ],
+)  # fmt: skip
 def test_draws_follow_the_judges_posterior(
-    build: Any, setting: dict[str, Any], config: tuple[int, int]
+    build: Any, setting: dict[str, Any], power: float, beta: float | None, config: tuple[int, int]
 ) -> None:
     """Within noise: of n exact draws TV is at most ½ √(S / n) on average, and √(14 / 2n) more with
     probability e⁻¹⁴ (McDiarmid); 0.03 is for candidates that are few.
     """
-    model, n = of_setting(build, setting), 2000
-    q, count = inputs(n), model.language.count
-    s = SampledSentences(model, model.add_sentence_policy(), Sampling(*config)).draw(q)
-    row = model.language.row(s).reshape(3, n)
-    share = torch.stack([torch.bincount(r, minlength=count) for r in row]) / n
-    bound = 0.5 * (count / n) ** 0.5 + (14 / (2 * n)) ** 0.5 + 0.03
-    log_p = model.posterior.log_prob(inputs())
-    assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < bound
-    plain = without_factor(model, inputs())
-    assert (0.5 * (share - plain.exp()).abs().sum(-1)).max() > bound
+    involved, n = setting in INVOLVED, 2000
+    model = of_setting(build, setting) if involved else build(axes=False, sd=SD, **setting)
+    sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+    with nullcontext() if involved else nothing_exact():
+        s = sampled.draw(inputs(n), power, beta=beta)
+    exact = ExactSentences(model).draw(inputs(n), power, beta=beta)
+    bound = 0.5 * (model.language.count / n) ** 0.5 + (14 / (2 * n)) ** 0.5
+    p = (power * model.posterior.log_prob(inputs(), beta)).softmax(-1)
+    for drawn, more in ((s, 0.03), (exact, 0.0)):
+        share = frequency(model.language, drawn)
+        assert (0.5 * (share - p).abs().sum(-1)).max() < bound + more
+    if involved:
+        plain = without_factor(model, inputs()).exp()
+        assert (0.5 * (frequency(model.language, s) - plain).abs().sum(-1)).max() > bound + 0.03
 
 
 @settings

@@ -101,16 +101,6 @@ def test_trajectories_begin_at_the_onset(build: Any) -> None:
     assert torch.equal(model.trajectories(z0, start=3)[0], z0), "later states are states"
 
 
-def test_the_onset_and_the_noise_are_kept(build: Any) -> None:
-    model = build(axes=False, onset=1.5)
-    model.onset.vector[1] = 1.5
-    model.forward_dynamics.max_sd.fill_(0.07)
-    again = build(axes=False)
-    again.load_state_dict(model.state_dict())
-    assert torch.equal(again.onset.vector, model.onset.vector)
-    assert torch.equal(again.forward_dynamics.max_sd, torch.full((3,), 0.07))
-
-
 def test_noise_is_that_of_sentences_where_embeddings_vary(build: Any) -> None:
     model = build(axes=False, epsilon=0.02)
     s = model.sentences
