@@ -18,20 +18,9 @@ from pyro.distributions import Normal
 from scipy.stats import rankdata
 from torch import Tensor
 
-from plot_attractors.analysis.ask import Inputs, at_random, log_posterior, read_inputs
-from plot_attractors.analysis.parts import note
+from plot_attractors.analysis import ask, responses, sampling, shape
 from plot_attractors.analysis.probes import DecoderTraining
-from plot_attractors.analysis.responses import (
-    Choices,
-    Responses,
-    choices,
-    exact_choices,
-    respond,
-    shares,
-    simulate,
-)
-from plot_attractors.analysis.sampling import number_rows
-from plot_attractors.analysis.shape import ATTRACTORS
+from plot_attractors.analysis.responses import Choices, Responses
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
 from plot_attractors.data.columns import read_columns
 from plot_attractors.model.reward import gaussian_kl
@@ -61,7 +50,7 @@ class Config(DecoderTraining):
     draws: Size = 128  # trajectories of each input
 
 
-NEEDS = ATTRACTORS
+NEEDS = shape.ATTRACTORS
 NAMED_ONLY = "a table of people's data: analyze RUN people --set human=norms.csv"
 
 
@@ -71,11 +60,7 @@ RESAMPLES = 1000
 SPLITS = 3  # of raters into halves, in each of these
 FEWEST = 5  # inputs that people's data and the model share
 MEMBERS = 4096  # inputs, whose mean is the prototype of a class
-KINDS = {  # columns that people's data have, and what they are about
-    ("name", "typicality"): "typicality",
-    ("first", "second", "similarity"): "similarity",
-    ("name", "choice", "time"): "trials",
-}
+RATINGS, SIMILARITY, TRIALS = "ratings", "similarity", "trials"  # what people's data are about
 
 
 class People(NamedTuple):
@@ -114,12 +99,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     people = read_people(run, config.human)
     inputs = named_inputs(run, people.names)
     e = model.encode(inputs.x)
-    z = simulate(model, e.z0.repeat_interleave(config.draws, 0))
-    if people.kind == "similarity":
+    z = responses.simulate(model, e.z0.repeat_interleave(config.draws, 0))
+    if people.kind == SIMILARITY:
         return of_pairs(run, people, inputs, z)
-    chosen = choices(run, config.feature, config)
-    responses = respond(model, z, chosen.category).by_draws(config.draws)
-    table = by_input(run, inputs, z, chosen, responses)
+    chosen = responses.choices(run, config.feature, config)
+    result = responses.respond(model, z, chosen.category).by_draws(config.draws)
+    table = by_input(run, inputs, z, chosen, result)
     rows = []
     numbers = table.select_dtypes("number")
     sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST - 1]
@@ -137,8 +122,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
             row = _row(column, name, human, model_numbers, None, band, group)
             rows.append(row | {"within": within})
         table[f"human_{column}"] = human
-    if people.kind == "trials":
-        rows.append(_of_choices(people, responses.choice, chosen))
+    if people.kind == TRIALS:
+        rows.append(_of_choices(people, result.choice, chosen))
     return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
 
 
@@ -152,27 +137,28 @@ def read_people(run: Run, path: Path | None) -> People:
     says; ValueError where next to none is known, or columns are missing.
     """
     if path is None:
-        raise ValueError(
-            "this analysis needs a table of people's data: --set human=norms.csv, with the columns "
-            + "; or ".join(", ".join(columns) for columns in KINDS)
-        )
+        raise ValueError(f"this needs {NAMED_ONLY}")
     named = str(getattr(run.data_config, "names", ""))  # what the model's data call them
-    table = read_columns(Path(path).expanduser(), texts=["name", "first", "second", named])
-    alone = "name" not in table.frame.columns
-    frame = table.frame.rename(columns={named: "name"} if named and alone else {})
-    kind = next((kind for columns, kind in KINDS.items() if {*columns} <= {*frame.columns}), "")
-    numbers = {"typicality": ["typicality"], "trials": ["time"]}.get(kind, [])
-    if not kind and "name" in frame.columns:  # ratings, as those of norms
-        floats = map(str, frame.select_dtypes("float"))
-        numbers = [name for name in floats if name not in ("sd", "n")]
-        numbers = [name for name in numbers if (frame[name].dropna() % 1 != 0).mean() > 0.5]
-        kind = "ratings" if numbers else ""
-    if not kind:
+    frame = read_columns(Path(path).expanduser(), texts=["name", "first", "second", named]).frame
+    if named and "name" not in frame.columns:
+        frame = frame.rename(columns={named: "name"})
+    if {"first", "second", "similarity"} <= {*frame.columns}:
+        kind, numbers = SIMILARITY, ["similarity"]
+    elif {"name", "choice", "time"} <= {*frame.columns}:
+        kind, numbers = TRIALS, ["time"]
+    elif {"name", "typicality"} <= {*frame.columns}:
+        kind, numbers = RATINGS, ["typicality"]
+    else:  # ratings, as those of norms
+        kind, floats = RATINGS, [c for c in frame.select_dtypes("float") if c not in ("sd", "n")]
+        numbers = [str(c) for c in floats if (frame[c].dropna() % 1 != 0).mean() > 0.5]
+        frame = frame.drop(columns=["sd", "n"], errors="ignore")  # one would not belong to several
+    if not numbers or (kind == RATINGS and "name" not in frame.columns):
         raise ValueError(
             f"{Path(path).name} has the columns {', '.join(map(str, frame.columns))}, and people's "
-            "data have " + ", or ".join(" and ".join(columns) for columns in KINDS)
+            "data have name and typicality, or first, second and similarity, or name, choice and "
+            "time"
         )
-    columns = ["first", "second"] if kind == "similarity" else ["name"]
+    columns = ["first", "second"] if kind == SIMILARITY else ["name"]
     known = [*getattr(run.data, "row_names", ()), *getattr(run.data, "class_names", ())]
     frame = frame.assign(**{name: frame[name].astype(str).str.strip() for name in columns})
     every = list(dict.fromkeys(frame[columns].to_numpy().ravel().tolist()))
@@ -189,29 +175,19 @@ def read_people(run: Run, path: Path | None) -> People:
             "%d of %d names are no inputs of the model, and are left out: %s",
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
-    for column in ("similarity", *numbers, "sd", "n"):
-        if column in kept.columns and not pd.api.types.is_numeric_dtype(kept[column].dtype):
-            held = kept[column].dropna()
-            raise ValueError(
-                f"the column {column} of {Path(path).name} has numbers, and holds "
-                f"{str(held.iloc[0])!r}"
-                if len(held)
-                else f"the column {column} is empty"
-            )
-    if kind == "ratings":  # several, to which one sd would not belong
-        kept = kept.drop(columns=["sd", "n"], errors="ignore")
+    kept = kept.assign(**{name: pd.to_numeric(kept[name]) for name in numbers})
     return People(kind, kept.reset_index(drop=True), names, numbers)
 
 
-def named_inputs(run: Run, names: Sequence[str]) -> Inputs:
-    each = [read_inputs(run, name) for name in names]
+def named_inputs(run: Run, names: Sequence[str]) -> ask.Inputs:
+    each = [ask.read_inputs(run, name) for name in names]
     parts = zip(*((one.x, one.y, one.values) for one in each), strict=True)
     x, y, values = (torch.cat(part) for part in parts)
-    return Inputs(x, list(names), y, values)
+    return ask.Inputs(x, list(names), y, values)
 
 
 def by_input(
-    run: Run, inputs: Inputs, z: Tensor, chosen: Choices, responses: Responses
+    run: Run, inputs: ask.Inputs, z: Tensor, chosen: Choices, result: Responses
 ) -> pd.DataFrame:
     """The model's numbers of inputs, from trajectories z (L + 1, B · draws, d) and their responses
     (B, draws):
@@ -229,22 +205,22 @@ def by_input(
     n, draws = len(inputs.names), z.shape[1] // len(inputs.names)
     z0 = e.z0.repeat_interleave(draws, 0)
     s = model.readout(z[model.steps], z0).sample().unflatten(0, (n, draws))
-    choice, time = responses.choice, responses.time
+    choice, time = result.choice, result.time
     own = inputs.values[:, chosen.column].nan_to_num(-1).long()
-    exact = exact_choices(model, e.distribution, chosen)
-    batch = at_random(run, MEMBERS, run.seed)
+    exact = responses.exact_choices(model, e.distribution, chosen)
+    batch = ask.at_random(run, MEMBERS, run.seed)
     known = run.data.feature_values(batch)[:, chosen.column]
     others = model.encode(batch.x).z0
     rows = []
     for k, name in enumerate(inputs.names):
-        number, first = number_rows(model.language.key(s[k]))
+        number, first = sampling.number_rows(model.language.key(s[k]))
         share, each = torch.bincount(number).double() / draws, s[k][first]
         q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
         lost = gaussian_kl(q, model.sentence_encoder(each)).double()
         row = {
             "name": name,
             "information_lost": float((share * lost).sum()),
-            "likeliest": float(log_posterior(model, q, each).max().exp()),
+            "likeliest": float(ask.log_posterior(model, q, each).max().exp()),
             "entropy": float(-(share * share.log()).sum()),
             "time": float(time[k].nanmean()),
             "responded": float((choice[k] >= 0).double().mean()),
@@ -263,13 +239,13 @@ def by_input(
     return pd.DataFrame(rows)
 
 
-def of_pairs(run: Run, people: People, inputs: Inputs, z: Tensor) -> dict[str, pd.DataFrame]:
+def of_pairs(run: Run, people: People, inputs: ask.Inputs, z: Tensor) -> dict[str, pd.DataFrame]:
     """People's similarity of pairs beside sentences and states."""
     model, n = run.model, len(inputs.names)
     draws = z.shape[1] // n
     z0 = model.encode(inputs.x).z0.repeat_interleave(draws, 0)
     s = model.readout(z[model.steps], z0).sample()
-    number = number_rows(model.language.key(s))[0].view(n, draws)
+    number = sampling.number_rows(model.language.key(s))[0].view(n, draws)
     most = int(number.max()) + 1
     p = torch.stack([torch.bincount(row, minlength=most) for row in number]) / draws
     overlap = torch.stack([torch.minimum(row, p).sum(-1) for row in p])
@@ -301,7 +277,7 @@ def _of_choices(people: People, choice: Tensor, chosen: Choices) -> dict[str, An
     counts = pd.crosstab(people.frame["name"], people.frame["choice"].astype(str))
     human = counts.div(counts.sum(axis=1), axis=0)
     human = human.reindex(index=people.names, columns=list(chosen.names), fill_value=0.0)
-    own = shares(choice, len(chosen.names))
+    own = responses.shares(choice, len(chosen.names))
     rows = np.repeat(np.arange(n), len(chosen.names))
     pairs = (rows, rows)
     return _row(
@@ -459,9 +435,8 @@ def _groups(index: pd.Index, group: pd.Series | None) -> np.ndarray:
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """Correlations, and those of states over time."""
     table = tables["summary.csv"]
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
     single, states = table[table["t"] < 0], table[table["t"] >= 0]
+    figure, (left, *others) = shape.panels(1 + bool(len(states)))
     names = [f"{human}: {model}" for human, model in single[["human", "model"]].to_numpy()]
     places = {name: y for y, name in enumerate(dict.fromkeys(names))}
     for name, row in zip(names, single.to_dict("records"), strict=True):
@@ -473,17 +448,11 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     left.set_yticks(range(len(places)), list(places))
     left.invert_yaxis()
     left.set(title="(A) Rank correlations", xlabel="ρ", xlim=(-1, 1))
-    if len(states):
+    for right in others:
         right.fill_between(
             states["t"], states["ceiling_low"], states["ceiling_high"], color=LIGHT_GREY
         )
         right.fill_between(states["t"], states["low"], states["high"], color=ORANGE, alpha=0.2)
         right.plot(states["t"], states["rho"], "o-", color=ORANGE, markersize=3)
         right.set(title="(B) Similarity of states at t", xlabel="t, steps", ylabel="ρ")
-    else:
-        human = next(c for c in tables["inputs.csv"] if c.startswith("human_"))
-        rows = tables["inputs.csv"]
-        right.plot(rows["own_choice_exact"], rows[human], "o", color=ORANGE, markersize=4)
-        right.set(title="(B) Each input", xlabel="P(own value | input), exact", ylabel=human)
-        note(right, f"{len(rows)} inputs", "left", 0.08, fontsize=8)
     return {"people": figure}

