@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from plot_attractors.analysis import shape
 from plot_attractors.analysis.ask import exact_entropy
-from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import DecoderTraining
 from plot_attractors.analysis.responses import (
     Choices,
@@ -28,7 +27,6 @@ from plot_attractors.analysis.responses import (
     simulate,
 )
 from plot_attractors.analysis.sampling import noise_radius, random_directions
-from plot_attractors.analysis.shape import ATTRACTORS, CATEGORIES
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import bootstrap, resample
@@ -41,20 +39,18 @@ SLOW = True
 CAPTIONS = {
     "times": (
         "A response is the first time at which a state is within 2 ε√d of an embedding and keeps "
-        "its choice, the value of a feature, for three steps. (A) Quantiles (10, 30, 50, 70, 90 %) "
-        "of the times of inputs, in groups of equal size, against the probability of their "
-        "commonest choice. (B) Mean time of each input against the entropy of its exact "
-        "P(choice | input). (C) Share of right choices: at a deadline, read at t (line), and of "
-        "responses, by their time among those of the same input, in fifths (dots, means over "
-        "inputs with 95 % bootstrap intervals); dotted: draws from the exact posterior."
+        "its choice, the value of a feature, for three steps. (A) Mean time of each input against "
+        "the entropy of its exact P(choice | input), and their rank correlation. (B) Share of "
+        "right choices: at a deadline, read at t (line), and of responses, by their time among "
+        "those of the same input, in fifths (dots, means over inputs with 95 % bootstrap "
+        "intervals); dotted: draws from the exact posterior."
     ),
     "effects": (
-        "(A) Noise of every step multiplied: right choices, responses, and their mean time as a "
-        "part of the longest. (B) A start between z0 of the input (0) and z0 of another (1): share "
-        "of responses that choose the other's value, and mean time; the other has the same value "
-        "(grey) or another (colour). (C) A push in a random direction at time t: share of "
-        "trajectories that choose otherwise T steps later, beside a twin that was not pushed; the "
-        "lowest line is of twins without a push."
+        "(A) Noise of every step multiplied: right choices, and responses. (B) A start between z0 "
+        "of the input (0) and z0 of another (1), of the same value or another: share of responses "
+        "that choose the other's value. (C) A push in a random direction at time t, of a size in "
+        "half distances to another choice: share of trajectories that choose otherwise T steps "
+        "later, beside a twin that was not pushed; the lowest line is of twins without a push."
     ),
 }
 
@@ -66,7 +62,7 @@ class Config(DecoderTraining):
     draws: Size = 128  # trajectories of each; an eighth of them for each noise, start and push
 
 
-NEEDS = ATTRACTORS & CATEGORIES
+NEEDS = shape.ATTRACTORS & shape.CATEGORIES
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -75,8 +71,9 @@ QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 NOISE = (0.5, 0.75, 1.0, 1.5, 2.0)
 STARTS = (0.0, 0.25, 0.5, 0.75)
 PUSHES = (0.0, 0.5, 1.0, 2.0)  # in half the median distance of ẑ_s to the nearest of another choice
+COLOURS = (GREY, GREEN, BLUE, PURPLE)  # of pushes by their size
 PUSHED = 5  # times from 0 to T at which states are pushed
-GROUPS = 5  # of inputs, or of responses
+GROUPS = 5  # of responses
 
 
 @torch.no_grad()
@@ -343,69 +340,40 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
 
 
 def draw_times(tables: dict[str, Any]) -> Figure:
-    figure = Figure(figsize=(13, 4.2), layout="constrained")
-    left, middle, last = figure.subplots(1, 3)
-    inputs = tables["inputs.csv"]
+    figure, (left, right) = shape.panels(2)
+    inputs, feature = tables["inputs.csv"], str(tables["summary.csv"]["feature"].iloc[0])
     summary = tables["summary.csv"].set_index("statistic")["value"]
-    known = inputs.dropna(subset=["time"]).sort_values("probability")
-    rows = np.array_split(np.arange(len(known)), GROUPS)
-    groups = [known.iloc[part] for part in rows if len(part)]
-    for q in QUANTILES:
-        x = [part["probability"].mean() for part in groups]
-        name = f"q{100 * q:.0f}"
-        left.plot(x, [part[name].mean() for part in groups], "o-", color=BLUE, markersize=4)
-    feature = str(tables["summary.csv"]["feature"].iloc[0])
-    left.set(xlabel="P(commonest choice)", ylabel="time, steps")
-    left.set_title(f"(A) Choice of {plain(feature)}: time by probability")
-    middle.plot(inputs["entropy"], inputs["time"], "o", color=BLUE, markersize=4)
-    middle.set(xlabel="entropy of the exact P(choice | input), nats", ylabel="mean time, steps")
-    middle.set_title(f"(B) Rank correlation {summary['time_entropy']:.2f}")
+    left.plot(inputs["entropy"], inputs["time"], "o", color=BLUE, markersize=4)
+    left.set(xlabel="entropy of the exact P(choice | input), nats", ylabel="mean time, steps")
+    left.set_title(f"(A) Choice of {plain(feature)}: ρ = {summary['time_entropy']:.2f}")
     deadlines, conditional = tables["deadlines.csv"], tables["conditional.csv"]
-    last.plot(deadlines["t"], deadlines["correct"], color=BLUE, label="at a deadline")
-    last.vlines(conditional["time"], conditional["low"], conditional["high"], color=ORANGE)
-    last.plot(
-        conditional["time"], conditional["correct"], "o", color=ORANGE, markersize=4,
-        label="of responses, by time",
-    )  # fmt: skip
-    last.axhline(summary["correct_exact"], color=GREY, linestyle=":", label="exact posterior")
-    last.set(title="(C) Speed and accuracy", xlabel="time, steps", ylabel="share of right choices")
-    last.legend()
+    right.plot(deadlines["t"], deadlines["correct"], color=BLUE, label="at a deadline")
+    right.vlines(conditional["time"], conditional["low"], conditional["high"], color=ORANGE)
+    look: dict[str, Any] = {"color": ORANGE, "markersize": 4, "label": "of responses, by time"}
+    right.plot(conditional["time"], conditional["correct"], "o", **look)
+    right.axhline(summary["correct_exact"], color=GREY, linestyle=":", label="exact posterior")
+    right.set(title="(B) Speed and accuracy", xlabel="time, steps", ylabel="share of right choices")
+    right.legend()
     return figure
 
 
 def draw_effects(tables: dict[str, Any]) -> Figure:
-    figure = Figure(figsize=(13, 5), layout="constrained")
-    left, middle, last = figure.subplots(1, 3)
+    figure, (left, middle, right) = shape.panels(3, 3, (4.3, 4))
     noise, starts, pushes = (tables[f"{name}.csv"] for name in ("noise", "starts", "pushes"))
-    longest = max(noise["time"].max(), starts["time"].max(), 1e-9)
-    for name, colour, label in (
-        ("correct", BLUE, "right choices"), ("responded", GREEN, "responses"),
-    ):  # fmt: skip
-        left.plot(noise["noise"], noise[name], "o-", color=colour, label=label)
-    left.plot(noise["noise"], noise["time"] / longest, "o--", color=ORANGE, label="mean time *")
+    left.plot(noise["noise"], noise["correct"], "o-", color=BLUE, label="right choices")
+    left.plot(noise["noise"], noise["responded"], "o-", color=GREEN, label="responses")
     left.set(title="(A) Noise", xlabel="noise of a step, multiplied", ylim=(0, 1.05))
     for congruent, part in starts.groupby("congruent"):
-        colours = (GREY, GREY) if congruent else (BLUE, ORANGE)
-        which = "same value" if congruent else "another value"
-        middle.plot(part["start"], part["other"], "o-", color=colours[0], label=f"chosen: {which}")
-        middle.plot(
-            part["start"], part["time"] / longest, "o--", color=colours[1], label=f"time *: {which}"
-        )
+        label = "the same value" if congruent else "another value"
+        colour = GREY if congruent else BLUE
+        middle.plot(part["start"], part["other"], "o-", color=colour, label=label)
     middle.set(title="(B) Start on the way to another input", ylim=(0, 1.05))
-    middle.set_xlabel("start, from z0 of the input to z0 of the other")
-    for axes in (left, middle):
-        note(axes, f"* in {longest:.1f} steps", "left", 0.06, fontsize=8)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
-    shades = (GREY, GREEN, BLUE, PURPLE)
-    for (size, part), colour in zip(pushes.groupby("size"), shades, strict=False):
-        last.plot(part["t"], part["changed"], "o-", color=colour, markersize=4, label=f"{size:g}")
-        last.fill_between(
-            part["t"], part["low"], part["high"], color=colour, alpha=0.2, linewidth=0
-        )
-    last.set(title="(C) A push at time t", xlabel="t, steps", ylabel="choices that change")
-    last.set_ylim(0, None)
-    last.legend(
-        title="size, in half distances to another choice", fontsize=8, ncols=4,
-        loc="upper center", bbox_to_anchor=(0.5, -0.16),
-    )  # fmt: skip
+    middle.set(xlabel="start, from z0 to z0 of the other", ylabel="choices of the other's value")
+    for (size, part), colour in zip(pushes.groupby("size"), COLOURS, strict=False):
+        right.plot(part["t"], part["changed"], "o-", color=colour, markersize=4, label=f"{size:g}")
+        band = part["t"], part["low"], part["high"]
+        right.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
+    right.set(title="(C) A push at time t", xlabel="t, steps", ylabel="choices that change")
+    for axes in (left, middle, right):
+        axes.legend(fontsize=8)
     return figure
