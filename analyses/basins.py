@@ -22,7 +22,7 @@ from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, ORANGE, add_scale
 from plot_attractors.measures import attractors
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
@@ -40,9 +40,9 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    inputs: Size = 1000  # training inputs, a trajectory each
-    random_states: Size = 1000  # random states, from which fixed points are sought, too
-    controls: Count = 10_000  # points that know nothing of sentences
+    inputs: Size = setting(1000, "training inputs, a trajectory each")
+    random_states: Size = setting(1000, "random states, from which fixed points are sought, too")
+    controls: Count = setting(10_000, "points that know nothing of sentences")
 
 
 UNSEEN = shape.Needs(

@@ -31,7 +31,7 @@ from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE, pl
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Choices and response times"
@@ -57,9 +57,9 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(DecoderTraining):
-    feature: str = ""  # whose value is the choice; default: the least certain one
-    inputs: Size = 128  # training inputs
-    draws: Size = 128  # trajectories of each; an eighth of them for each noise, start and push
+    feature: str = setting("", "whose value is the choice; default: the least certain one")
+    inputs: Size = setting(128, "training inputs")
+    draws: Size = setting(128, "trajectories of each; an eighth for each noise, start and push")
 
 
 NEEDS = shape.ATTRACTORS & shape.CATEGORIES

@@ -46,7 +46,7 @@ from plot_attractors.language import in_use_threshold
 from plot_attractors.measures import calibration as measures
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.posterior import Readout
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -82,10 +82,10 @@ CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 class Config:
     """Sample sizes: many draws of each input, so that the noise floor is low."""
 
-    inputs: Size = 64  # inputs of each split
-    draws: Size = 512  # trajectories of each input
-    wide_inputs: Size = 512  # for distributions averaged over inputs
-    wide_draws: Size = 16  # trajectories of each of the wide inputs
+    inputs: Size = setting(64, "inputs of each split")
+    draws: Size = setting(512, "trajectories of each input")
+    wide_inputs: Size = setting(512, "for distributions averaged over inputs")
+    wide_draws: Size = setting(16, "trajectories of each of the wide inputs")
 
 
 class Estimate(NamedTuple):

@@ -28,7 +28,7 @@ from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.divergence import frequencies, jensen_shannon
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
 from plot_attractors.split_names import split_name
 
@@ -75,11 +75,12 @@ GRAMMARS = {
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 500  # inputs of each split
-    draws: Size = 32  # sentences of each
-    # a model program of a grammar over the nodes of the tree, by name or path, beside the others
-    grammar: str = ""
-    disjunctions: bool = False  # of a table: expressions with ∨, too, not conjunctions alone
+    inputs: Size = setting(500, "inputs of each split")
+    draws: Size = setting(32, "sentences of each")
+    grammar: str = setting("", "a grammar over the nodes of the tree, by name or path, too")
+    disjunctions: bool = setting(
+        False, "of a table: expressions with ∨, too, not conjunctions alone"
+    )
 
 
 def _has_grammar(run: Run) -> bool:

@@ -24,7 +24,7 @@ from plot_attractors.measures import composition
 from plot_attractors.measures.bootstrap import Estimate, resample, root
 from plot_attractors.measures.composition import Embedding
 from plot_attractors.model.protocols import SentenceModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Feature-wise composition"
@@ -50,10 +50,10 @@ CAPTIONS = {
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 2000  # of each split
-    draws: Size = 2  # sampled sentences of each
-    orders: Size = 4  # random orders of features without an order, for each combination of them
-    shuffles: Count = 20  # languages with exchanged meanings
+    inputs: Size = setting(2000, "of each split")
+    draws: Size = setting(2, "sampled sentences of each")
+    orders: Size = setting(4, "random orders of features without one, a combination")
+    shuffles: Count = setting(20, "languages with exchanged meanings")
 
 
 NEEDS = DESCRIBED

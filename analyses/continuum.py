@@ -20,7 +20,7 @@ from plot_attractors.analysis.responses import Choices
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 logger = logging.getLogger("plot_attractors")
@@ -42,13 +42,15 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    # two inputs, as of `plot-attractors ask`, or values of a feature, as colour=red, whose mean in
-    # z0 is decoded; default: two classes of the tree, or the commonest values of the first
-    # categorical feature
-    between: tuple[str, ...] = ()
-    points: Size = 11  # morphs, both ends among them
-    draws: Size = 256  # trajectories of each
-    orders: Size = 8  # orders in which bits of a become those of b
+    between: tuple[str, ...] = setting(
+        (),
+        "two inputs, as of `plot-attractors ask`, or values of a feature, as colour=red, whose "
+        "mean in z0 is decoded; default: two classes of the tree, or the commonest values of "
+        "the first categorical feature",
+    )
+    points: Size = setting(11, "morphs, both ends among them")
+    draws: Size = setting(256, "trajectories of each")
+    orders: Size = setting(8, "orders in which bits of a become those of b")
 
 
 NEEDS = (

@@ -21,7 +21,7 @@ from plot_attractors.analysis.shape import Needs
 from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain
 from plot_attractors.data import HierarchicalBinaryVectors, is_real
 from plot_attractors.data.batch import Members
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -44,7 +44,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    exemplars: Size = 20_000  # of a tree, behind the correlation of its bits
+    exemplars: Size = setting(20_000, "of a tree, behind the correlation of its bits")
 
 
 NEEDS = Needs("data with numbered members", lambda run: isinstance(run.data, Members))

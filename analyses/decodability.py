@@ -24,7 +24,7 @@ from plot_attractors.data import Batch, HierarchicalBinaryVectors, Labelled
 from plot_attractors.measures.bootstrap import resample, root
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.bits import filled
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Feature decodability"
@@ -53,7 +53,7 @@ CAPTIONS = {
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 2000  # of each split
+    inputs: Size = setting(2000, "of each split")
 
 
 NEEDS = DESCRIBED

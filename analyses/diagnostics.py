@@ -16,7 +16,7 @@ from plot_attractors.analysis import arviz, sampling, shape
 from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.style import BLUE, LIGHT_BLUE, RED
 from plot_attractors.pareto import MOST_K, psis
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Diagnostics"
@@ -41,7 +41,7 @@ class Config:
     """Sample sizes."""
 
     inputs: Size = 64
-    draws: Size = 100  # draws of each input
+    draws: Size = setting(100, "draws of each input")
 
 
 REPLICATES = 50  # lines in the predictive check

@@ -22,7 +22,7 @@ from plot_attractors.analysis.style import BLUE, GREEN, GREY
 from plot_attractors.data import Feature
 from plot_attractors.measures.diversity import diversity
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -52,8 +52,8 @@ DEPENDENCE = "split samples dimensions n k mean low high sigma"
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 100  # inputs of each split
-    draws: Size = 256  # sentences of each input, N
+    inputs: Size = setting(100, "inputs of each split")
+    draws: Size = setting(256, "sentences of each input, N")
 
 
 NEEDS = DESCRIBED & Needs(

@@ -24,7 +24,7 @@ from plot_attractors.data import Batch, Feature, Labelled
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -54,10 +54,10 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    inputs: Size = 2000  # training images
-    held_out_inputs: Count = 500  # inputs of each other split
-    draws: Size = 64  # trajectories of each image
-    images: Size = 12  # training images in the figure, and about as many held-out ones together
+    inputs: Size = setting(2000, "training images")
+    held_out_inputs: Count = setting(500, "inputs of each other split")
+    draws: Size = setting(64, "trajectories of each image")
+    images: Size = setting(12, "training images in the figure, and about as many held out")
 
 
 NEEDS = ATTRACTORS & needs_inputs(IMAGES)

@@ -32,7 +32,7 @@ from plot_attractors.measures.information_loss import (
 )
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import decodes_sentences
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -68,10 +68,10 @@ STATISTICS = (
 class Config:
     """Sample sizes: draws for one input are alike, so precision comes from the inputs."""
 
-    inputs: Size = 5000  # in each split
-    draws: Size = 4  # trajectories of each input
-    lines: Size = 60  # inputs of bits with a line of their own in the figure
-    line_draws: Size = 32  # trajectories of each of these
+    inputs: Size = setting(5000, "in each split")
+    draws: Size = setting(4, "trajectories of each input")
+    lines: Size = setting(60, "inputs of bits with a line of their own in the figure")
+    line_draws: Size = setting(32, "trajectories of each of these")
 
 
 NEEDS = Needs(

@@ -23,7 +23,7 @@ from plot_attractors.measures import description_length
 from plot_attractors.measures._arguments import MISSING, feature_matrix
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.measures.similarity import topographic_similarity
-from plot_attractors.ranges import Range, Size
+from plot_attractors.ranges import Range, Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
@@ -59,11 +59,11 @@ BITS = "bits an input"
 class Config:
     """How much is computed: settings of the analysis."""
 
-    inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: Annotated[int, Range(3, 10**6)] = 100_000  # of inputs that are compared
-    resamples: Annotated[int, Range(2, 10**6)] = 100  # bootstrap samples of an interval
-    permutations: Size = 100  # shuffled languages of each kind whose distances are compared
-    code_permutations: Size = 20  # and whose features are coded
+    inputs: Size = setting(2048, "drawn from each split; one sentence of each distinct one")
+    max_pairs: Annotated[int, Range(3, 10**6)] = setting(100_000, "of inputs that are compared")
+    resamples: Annotated[int, Range(2, 10**6)] = setting(100, "bootstrap samples of an interval")
+    permutations: Size = setting(100, "shuffled languages of each kind, with distances")
+    code_permutations: Size = setting(20, "and whose features are coded")
 
 
 def similarity(corpus: Corpus, config: Config, seed: int) -> dict[str, Any]:

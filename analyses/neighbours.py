@@ -20,7 +20,7 @@ from plot_attractors.analysis.shape import ATTRACTORS, DESCRIBED, panels
 from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
@@ -43,7 +43,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(probes.DecoderTraining):
-    trajectories: Size = 2000  # unperturbed starts
+    trajectories: Size = setting(2000, "unperturbed starts")
 
 
 NEEDS = ATTRACTORS & DESCRIBED

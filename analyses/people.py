@@ -24,7 +24,7 @@ from plot_attractors.analysis.responses import Choices, Responses
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
 from plot_attractors.data.columns import read_columns
 from plot_attractors.model.reward import gaussian_kl
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 logger = logging.getLogger("plot_attractors")
@@ -42,12 +42,14 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(DecoderTraining):
-    # a table of people's data: name and typicality, or other ratings, one a column; first, second
-    # and similarity; or name, choice and time, a row a trial; each with a column rater, or sd and n
-    # of a mean, or without
-    human: Path | None = None
-    feature: str = ""  # whose value is the choice; default: the first categorical one
-    draws: Size = 128  # trajectories of each input
+    human: Path | None = setting(
+        None,
+        "a table of people's data: name and typicality, or other ratings, one a column; first, "
+        "second and similarity; or name, choice and time, a row a trial; each with a column "
+        "rater, or sd and n of a mean, or without",
+    )
+    feature: str = setting("", "whose value is the choice; default: the first categorical one")
+    draws: Size = setting(128, "trajectories of each input")
 
 
 NEEDS = shape.ATTRACTORS

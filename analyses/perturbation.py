@@ -21,7 +21,7 @@ from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
@@ -39,10 +39,10 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    inputs: Size = 512  # that tell which sentences are in use
-    trajectories: Size = 1000  # for each kind of start and each factor
-    norms: Count = 30  # steps from no perturbation to the largest, denser near 0
-    norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
+    inputs: Size = setting(512, "that tell which sentences are in use")
+    trajectories: Size = setting(1000, "for each kind of start and each factor")
+    norms: Count = setting(30, "steps from no perturbation to the largest, denser near 0")
+    norm_starts: Count = setting(500, "inputs whose sentences are perturbed by each norm")
 
 
 NEEDS = shape.ATTRACTORS

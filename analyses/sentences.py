@@ -31,7 +31,7 @@ from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain, tr
 from plot_attractors.data import Batch, BinaryTable, HierarchicalBinaryVectors, Vectors, is_real
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import Estimate, resample
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Sentences"
@@ -63,9 +63,9 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    exemplars: Size = 16  # exemplars of a node of the tree
-    draws: Size = 16  # trajectories of each exemplar or row
-    inputs: Size = 2000  # rows of a table
+    exemplars: Size = setting(16, "exemplars of a node of the tree")
+    draws: Size = setting(16, "trajectories of each exemplar or row")
+    inputs: Size = setting(2000, "rows of a table")
 
 
 NEEDS = LISTED & needs_inputs(BITS, REAL, NUMBERS)

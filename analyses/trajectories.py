@@ -35,7 +35,7 @@ from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.model.networks import Dynamics
 from plot_attractors.model.nn import FourierFeatures
 from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Label, LiveModel
 from plot_attractors.runs import Run
@@ -73,11 +73,11 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    classes: Size = 10  # classes in panel A
-    exemplars: Size = 5  # exemplars of each class
-    draws: Size = 50  # trajectories of the one exemplar
-    viewed: Size = 160  # training inputs in the interactive view
-    viewed_held_out: Count = 80  # inputs of each other split there
+    classes: Size = setting(10, "classes in panel A")
+    exemplars: Size = setting(5, "exemplars of each class")
+    draws: Size = setting(50, "trajectories of the one exemplar")
+    viewed: Size = setting(160, "training inputs in the interactive view")
+    viewed_held_out: Count = setting(80, "inputs of each other split there")
 
 
 NEEDS = ATTRACTORS & PLANE

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from plot_attractors.data import ColouredSprites, load_sprites
-from plot_attractors.ranges import Side
+from plot_attractors.ranges import Side, setting
 
 KIND = "dsprites"  # presets of other programs may be for data of this kind
 
 
 @dataclass(frozen=True)
 class Config:
-    side: Side = 32  # pixels of an image's side
-    hold_out: bool = True  # keep the paper's held-out sets from training
+    side: Side = setting(32, "pixels of an image's side")
+    hold_out: bool = setting(True, "keep the paper's held-out sets from training")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"side": 16}}

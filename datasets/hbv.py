@@ -7,18 +7,18 @@ from typing import Any
 
 from plot_attractors.baselines import RecognisableVectors
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.ranges import Bits, Depth, Seed
+from plot_attractors.ranges import Bits, Depth, Seed, setting
 
 KIND = "hbv"  # presets of other programs may be for data of this kind
 
 
 @dataclass(frozen=True)
 class Config:
-    depth: Depth = 6  # D, generations of the tree
-    bits: Bits = 128  # N, bits of a vector
-    hold_out: bool = True  # one prototype a generation from the third on, with its descendants
-    hold_out_seed: Seed = 0  # seed of the prototypes that are held out
-    recognisable: bool = False  # draw those exemplars alone that Bayes' rule takes for their class
+    depth: Depth = setting(6, "D, generations of the tree")
+    bits: Bits = setting(128, "N, bits of a vector")
+    hold_out: bool = setting(True, "a prototype a generation from the third on, with all below")
+    hold_out_seed: Seed = setting(0, "seed of the prototypes that are held out")
+    recognisable: bool = setting(False, "only exemplars that Bayes' rule takes for their class")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

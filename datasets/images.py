@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors.data import ColumnRoles, ImageSet, read_images
-from plot_attractors.ranges import Side
+from plot_attractors.ranges import Side, setting
 
 KIND = "images"  # presets of other programs may be for data of this kind
 
 
 @dataclass(frozen=True)
 class Config(ColumnRoles):
-    path: Path | None = None  # of the folder, or of an npy file, as in --data photos
-    side: Side = 32  # pixels of an image's side
-    table: Path | None = None  # of what is known of the images: a CSV with a row an image
-    # columns of the table that are continuous, though their numbers are whole
-    continuous: tuple[str, ...] = ()
+    path: Path | None = setting(None, "of the folder, or of an npy file, as in --data photos")
+    side: Side = setting(32, "pixels of an image's side")
+    table: Path | None = setting(None, "of what is known of the images: a CSV with a row an image")
+    continuous: tuple[str, ...] = setting((), "columns of whole numbers that are")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"side": 16}}

@@ -8,18 +8,18 @@ from typing import Any
 
 from plot_attractors.data import BinaryTable, ColumnRoles, read_table
 from plot_attractors.data.table import SAMPLE, Missing
+from plot_attractors.ranges import setting
 
 KIND = "table"  # presets of other programs may be for data of this kind
 
 
 @dataclass(frozen=True)
 class Config(ColumnRoles):
-    path: Path | None = None  # of the table, as in --data animals.csv
-    names: str = ""  # column that names the rows, such as the animal
-    one_hot: tuple[str, ...] = ()  # columns that become a 0/1 column for each of their values
-    # columns of numbers that become one for each threshold; a number: of all columns of counts
-    at_least: tuple[str, ...] = ()
-    missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
+    path: Path | None = setting(None, "of the table, as in --data animals.csv")
+    names: str = setting("", "column that names the rows, such as the animal")
+    one_hot: tuple[str, ...] = setting((), "columns that become a 0/1 column for each value")
+    at_least: tuple[str, ...] = setting((), "counts that become one a threshold; a number: all")
+    missing: Missing = setting("refuse", "missing values; ignore: no likelihood has them")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}}

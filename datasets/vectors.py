@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors.data import ColumnRoles, Vectors, read_vectors
+from plot_attractors.ranges import setting
 
 KIND = "vectors"  # presets of other programs may be for data of this kind
 
 
 @dataclass(frozen=True)
 class Config(ColumnRoles):
-    path: Path | None = None  # of the file, as in --data embeddings.npy
-    table: Path | None = None  # of what is known of the vectors: a CSV with a row a vector
-    names: str = ""  # column that names the rows
-    # columns of labels that are continuous, though their numbers are whole
-    continuous: tuple[str, ...] = ()
+    path: Path | None = setting(None, "of the file, as in --data embeddings.npy")
+    table: Path | None = setting(None, "of what is known of the vectors: a CSV with a row a vector")
+    names: str = setting("", "column that names the rows")
+    continuous: tuple[str, ...] = setting((), "labels of whole numbers that are")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}}

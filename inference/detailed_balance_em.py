@@ -21,7 +21,7 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.ranges import Count, Positive, Share, Size, check_ranges
+from plot_attractors.ranges import Count, Positive, Share, Size, setting
 from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
@@ -33,23 +33,23 @@ ANNEALED = 0.6  # part of an E-step in which ε falls
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: Count = 1500  # updates of the VAE alone
-    cycles: Count = 6  # cycles of an E-step and an M-step; one more E-step is last
-    e_updates: Count = 1000  # updates of an E-step
-    m_updates: Count = 500  # updates of an M-step
-    replay: Size = 1024  # trajectories kept; an eighth of them is new every 100 updates
-    replay_weights: Rarity | None = "product"  # of tokens, in a draw; none: all draws alike
-    batch: Size = 64  # trajectories in an E-update, pairs in an M-update
-    lr: Positive = 1e-3  # Adam's learning rate
-    sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
-    explore: Share = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
-    # the buffer's in both flows of a transition (Algorithms 3, 4), or new ones (Eq. flow_estimate)
-    flow_sentences: Literal["buffer", "new"] = "buffer"
-    flow_lr: Positive = 1.0  # learning rate of log Z and g, in units of lr
-    epsilon_start: Positive | None = None  # ε from which an E-step comes down to epsilon
+    pretrain: Count = setting(1500, "updates of the VAE alone")
+    cycles: Count = setting(6, "cycles of an E-step and an M-step; one more E-step is last")
+    e_updates: Count = setting(1000, "updates of an E-step")
+    m_updates: Count = setting(500, "updates of an M-step")
+    replay: Size = setting(1024, "trajectories kept; an eighth of them is new every 100 updates")
+    replay_weights: Rarity | None = setting("product", "of tokens; none: all draws alike")
+    batch: Size = setting(64, "trajectories in an E-update, pairs in an M-update")
+    lr: Positive = setting(1e-3, "Adam's learning rate")
+    sleep: Share = setting(0.1, "share of the replayed trajectories that are backward ones")
+    explore: Share = setting(0.3, "share of off-policy forward ones; the rest: on-policy")
+    flow_sentences: Literal["buffer", "new"] = setting(
+        "buffer", "Algorithms 3, 4, or Eq. flow_estimate"
+    )
+    flow_lr: Positive = setting(1.0, "learning rate of log Z and g, in units of lr")
+    epsilon_start: Positive | None = setting(None, "ε from which an E-step comes down to epsilon")
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.sleep + self.explore > 1:
             raise ValueError(
                 "sleep and explore are shares of the replayed trajectories, 1 at most together, "

@@ -14,7 +14,7 @@ from plot_attractors.baselines import (
 )
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
-from plot_attractors.ranges import Positive, Size
+from plot_attractors.ranges import Positive, Size, setting
 from plot_attractors.training import (
     At,
     Phase,
@@ -32,12 +32,13 @@ INPUTS = 1000  # of each split whose sentences the receiver is tested on
 
 @dataclass(frozen=True)
 class Config:
-    batch: Size = 128  # targets in an update; 1 + distractors or more
-    distractors: Size = 49  # among which the receiver looks for the target
-    updates: Size = 10000  # updates of the game
-    # temperature of the Gumbel-Softmax, first and last; falls geometrically
-    temperature: tuple[Positive, Positive] = (2.0, 0.5)
-    lr: Positive = 1e-3  # Adam's learning rate, falling
+    batch: Size = setting(128, "targets in an update; 1 + distractors or more")
+    distractors: Size = setting(49, "among which the receiver looks for the target")
+    updates: Size = setting(10000, "updates of the game")
+    temperature: tuple[Positive, Positive] = setting(
+        (2.0, 0.5), "first and last; falls geometrically"
+    )
+    lr: Positive = setting(1e-3, "Adam's learning rate, falling")
 
     def __post_init__(self) -> None:
         if self.batch <= self.distractors:

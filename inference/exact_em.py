@@ -7,7 +7,7 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Positive, Size, check_ranges
+from plot_attractors.ranges import Count, Positive, Size, setting
 from plot_attractors.runs.settings import fields
 from plot_attractors.training import (
     ExactSentences,
@@ -23,14 +23,11 @@ from plot_attractors.training import (
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: Count = 1500  # updates of the VAE alone
-    m_updates: Count = 7500  # M-updates on sentences from the exact posterior
-    lr: Positive = 2e-3  # Adam's learning rate, of all but the decoder
-    batch: Size = 64  # inputs in an M-update
+    pretrain: Count = setting(1500, "updates of the VAE alone")
+    m_updates: Count = setting(7500, "M-updates on sentences from the exact posterior")
+    lr: Positive = setting(2e-3, "Adam's learning rate, of all but the decoder")
+    batch: Size = setting(64, "inputs in an M-update")
     m_step: MStepConfig = field(default_factory=MStepConfig)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings of a model's Config that have no effect on this program, and why."""

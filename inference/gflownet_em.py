@@ -15,7 +15,7 @@ import torch
 from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count
+from plot_attractors.ranges import Count, setting
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
@@ -26,9 +26,10 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 
 @dataclass(frozen=True)
 class Config(training.EMConfig):
-    warm_up: Count = 10_000  # updates of EM by the policy alone, a third of them the policy's
-    # updates of the last E-step, its learning rate falling in the second half
-    final_e_updates: Count = 45_000
+    warm_up: Count = setting(10_000, "updates of EM by the policy alone, a third its own")
+    final_e_updates: Count = setting(
+        45_000, "of the last E-step, its learning rate falling in the second half"
+    )
     sentences: training.Sampling = field(default_factory=training.Sampling)
 
 

@@ -17,21 +17,23 @@ from plot_attractors.language_of_thought import (
     measure,
     total_variation,
 )
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine
 
 
 @dataclass(frozen=True)
 class Config:
-    # how the model draws its sentences: from the exact posterior, by Metropolis-Hastings, or from a
-    # guide that builds an expression rule by rule, and is trained
-    draw_by: Literal["exact", "chain", "guide"] = "exact"
-    batches: Size = 100  # whose evidence and posterior are measured, where nothing is learned
-    batch: Size = 256  # inputs of a batch
-    steps: Size = 100  # proposals that a chain makes before its expression is read
-    chains: Size = 256  # independent chains of an input that are measured
-    updates: Size = 6000  # of the guide
-    particles: Size = 8  # expressions of each input in an update
+    draw_by: Literal["exact", "chain", "guide"] = setting(
+        "exact",
+        "how the model draws its sentences: from the exact posterior, by Metropolis-Hastings, "
+        "or from a guide that builds an expression rule by rule, and is trained",
+    )
+    batches: Size = setting(100, "that are measured, where nothing is learned")
+    batch: Size = setting(256, "inputs of a batch")
+    steps: Size = setting(100, "proposals that a chain makes before its expression is read")
+    chains: Size = setting(256, "independent chains of an input that are measured")
+    updates: Size = setting(6000, "of the guide")
+    particles: Size = setting(8, "expressions of each input in an update")
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings that have no effect beside the others, and why; of a model's Config, too."""

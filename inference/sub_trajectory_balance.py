@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet import SubTrajectoryBalance
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Range
+from plot_attractors.ranges import Range, setting
 from plot_attractors.runs import registry
 from plot_attractors.training import Schedule
 
@@ -17,7 +17,7 @@ detailed_balance_em = registry.load("inference", "detailed_balance_em")
 
 @dataclass(frozen=True)
 class Config(detailed_balance_em.Config):  # type: ignore[misc, name-defined]
-    lam: Annotated[float, Range(0, 100)] = 0.9  # λ; 0: detailed balance
+    lam: Annotated[float, Range(0, 100)] = setting(0.9, "λ; 0: detailed balance")
 
 
 PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS

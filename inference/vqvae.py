@@ -10,7 +10,7 @@ import torch
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
-from plot_attractors.ranges import NonNegative, Positive, Size
+from plot_attractors.ranges import NonNegative, Positive, Size, setting
 from plot_attractors.training import (
     At,
     Phase,
@@ -26,10 +26,10 @@ from plot_attractors.training import (
 @dataclass(frozen=True)
 class Config:
     updates: Size = 6000
-    batch: Size = 64  # inputs in an update
-    lr: Positive = 2e-3  # Adam's learning rate, falling by a cosine
-    commitment: NonNegative = 0.25  # weight of the loss that moves queries to codes
-    dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
+    batch: Size = setting(64, "inputs in an update")
+    lr: Positive = setting(2e-3, "Adam's learning rate, falling by a cosine")
+    commitment: NonNegative = setting(0.25, "weight of the loss that moves queries to codes")
+    dictionary: Literal["loss", "moving_average"] = setting("loss", "how codes move to queries")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import Discretizer, FlowCorrection, LogPartition
 from plot_attractors.model.reward import Decodability
-from plot_attractors.ranges import Positive
+from plot_attractors.ranges import Positive, setting
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
@@ -18,21 +18,24 @@ language = attractor.language
 
 @dataclass(frozen=True)
 class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
-    max_sd: Positive = 0.2  # bound of a transition's standard deviation
+    max_sd: Positive = setting(0.2, "bound of a transition's standard deviation")
 
     min_sd: ClassVar[float] = 0.001
 
 
 @dataclass(frozen=True)
 class RewardConfig(attractor.RewardConfig):  # type: ignore[misc, name-defined]
-    decodability: Decodability = "none"  # the factor in z_T
+    decodability: Decodability = setting("none", "the factor in z_T")
 
 
 @dataclass(frozen=True)
 class Config(attractor.Config):  # type: ignore[misc, name-defined]
-    # P(s | z) where it can be exact, or the learned one: of z with one order of tokens, or P(s |
-    # z, x) with any order, a backward policy that takes a token away, and z0 ~ P(z0 | x)
-    readout: Literal["exact", "discretizer", "any_order"] = "exact"
+    readout: Literal["exact", "discretizer", "any_order"] = setting(
+        "exact",
+        "P(s | z) where it can be exact, or the learned one: of z with one order of tokens, or "
+        "P(s | z, x) with any order, a backward policy that takes a token away, and z0 ~ P(z0 | "
+        "x)",
+    )
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
 

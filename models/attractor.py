@@ -25,24 +25,25 @@ from plot_attractors.ranges import (
     Positive,
     Size,
     Width,
-    check_ranges,
+    setting,
 )
 
 
 @dataclass(frozen=True)
 class LanguageConfig:
-    # sizes of exclusive groups of tokens; empty: pairs, as many as suit the data
-    groups: tuple[Size, ...] = ()
-    max_length: Size | None = None  # most tokens; none: one of every group
-    length_cost: Cost = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
+    groups: tuple[Size, ...] = setting(
+        (), "of exclusive groups of tokens; empty: pairs that suit the data"
+    )
+    max_length: Size | None = setting(None, "most tokens; none: one of every group")
+    length_cost: Cost = setting(0.0, "nats a token costs in log P(s); 0 is the uniform prior")
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
-    sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
-    onset: NonNegative = 1.25  # length of the vector that is added to z0 at t = 0; 0: none
-    features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
-    min_sd: Positive = 0.001  # bound of a transition's standard deviation
+    sees: tuple[str, ...] = setting((), "of time, context; the paper's see neither")
+    onset: NonNegative = setting(1.25, "length of the vector that is added to z0 at t = 0; 0: none")
+    features: Count = setting(256, "random Fourier features of z; 0: plain networks (the paper)")
+    min_sd: Positive = setting(0.001, "bound of a transition's standard deviation")
 
     # fixed here; a variant makes them settings (`algorithms`)
     max_sd: ClassVar[float] = 0.2
@@ -60,25 +61,24 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    beta: Positive = 1.0  # inverse temperature: sentences are sampled ∝ R^β
+    beta: Positive = setting(1.0, "inverse temperature: sentences are sampled ∝ R^β")
     decodability: ClassVar[Decodability] = "none"  # the factor in z_T, as those of the dynamics
 
 
 @dataclass(frozen=True)
 class Config:
     language: LanguageConfig = field(default_factory=LanguageConfig)
-    latent: Width = 8  # dimensions d of the latent space
-    token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
-    steps: Size = 20  # steps T of a trajectory
-    epsilon: Positive = 0.035  # ε of the first backward step N(ẑ_s, ε²)
-    readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
-    units: Width = 256  # of encoder, decoder and forward dynamics; others have half, but of images
+    latent: Width = setting(8, "dimensions d of the latent space")
+    token_axes: bool = setting(False, "whether every token moves ẑ_s along one latent axis")
+    steps: Size = setting(20, "steps T of a trajectory")
+    epsilon: Positive = setting(0.035, "ε of the first backward step N(ẑ_s, ε²)")
+    readout: Literal["exact", "discretizer"] = setting("exact", "P(s | z), where it can be exact")
+    units: Width = setting(
+        256, "of encoder, decoder and forward dynamics; others have half, but of images"
+    )
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
-    pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z), of images
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    pixel_noise: Positive = setting(0.15, "standard deviation of a pixel in P(x | z), of images")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

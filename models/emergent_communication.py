@@ -9,17 +9,15 @@ from plot_attractors.baselines import EmergentCommunication, Receiver, Sender
 from plot_attractors.data import DataSet, pairs
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
-from plot_attractors.ranges import Size, Width
+from plot_attractors.ranges import Size, Width, setting
 
 
 @dataclass(frozen=True)
 class Config:
-    # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
-    groups: tuple[Size, ...] = ()
-    # most tokens; empty: one of every group, and 7 of the tokens for images
-    max_length: Size | None = None
-    latent: Width = 8  # d, of the receiver's reading
-    units: Width = 256  # units of all networks
+    groups: tuple[Size, ...] = setting((), "of exclusive groups; empty: the paper's, or pairs")
+    max_length: Size | None = setting(None, "most tokens; none: one of every group, of images 7")
+    latent: Width = setting(8, "d, of the receiver's reading")
+    units: Width = setting(256, "units of all networks")
 
     INFERENCE: ClassVar[str] = "emergent_communication"
 

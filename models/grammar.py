@@ -25,29 +25,35 @@ from plot_attractors.language_of_thought import (
     paths,
 )
 from plot_attractors.model.bits import filled
-from plot_attractors.ranges import Range, Size, Width
+from plot_attractors.ranges import Range, Size, Width, setting
 
 MOST_CELLS = 50_000_000  # expressions × rows, or × features of sentences, that are tabled
 
 
 @dataclass(frozen=True)
 class Config:
-    # conjunctions, in which every feature may be left open; of a tree also paths from its root;
-    # of a table also rules, its columns and negated columns joined by ∧ and ∨
-    expressions: Literal["conjunctions", "paths", "rules"] = "conjunctions"
-    # conjunctions and paths are all equally likely, or the alternatives of every rule of the
-    # grammar are, so that short expressions are likelier
-    prior: Literal["uniform", "indifferent"] = "uniform"
-    # inputs are drawn from what the expression is true of (Tenenbaum 1999)
-    size_principle: bool = True
-    # of a tree, what an expression is true of: nodes of all generations, or leaves; a path also of
-    # its end alone (the posterior over the classes that made the data)
-    meaning: Literal["nodes", "leaves", "node"] = "nodes"
-    sizes: Size = 3  # of sprites: kinds of sizes that have tokens
-    literals: Size = 3  # of a table: most columns in an expression, each as it is or negated
-    # of a table: probability that a column of an input is not as in the row that it shows
-    noise: Annotated[float, Range(0, 0.5, above=True)] = 0.02
-    units: Width | None = None  # of the guide that draw_by=guide trains; none: there is no guide
+    expressions: Literal["conjunctions", "paths", "rules"] = setting(
+        "conjunctions",
+        "conjunctions, in which every feature may be left open; of a tree also paths from its "
+        "root; of a table also rules, its columns and negated columns joined by ∧ and ∨",
+    )
+    prior: Literal["uniform", "indifferent"] = setting(
+        "uniform",
+        "conjunctions and paths are all equally likely, or the alternatives of every rule of "
+        "the grammar are, so that short expressions are likelier",
+    )
+    size_principle: bool = setting(True, "inputs are drawn from what is true (Tenenbaum 1999)")
+    meaning: Literal["nodes", "leaves", "node"] = setting(
+        "nodes",
+        "of a tree, what an expression is true of: nodes of all generations, or leaves; a path "
+        "also of its end alone (the posterior over the classes that made the data)",
+    )
+    sizes: Size = setting(3, "of sprites: kinds of sizes that have tokens")
+    literals: Size = setting(3, "of a table: most columns, each as it is or negated")
+    noise: Annotated[float, Range(0, 0.5, above=True)] = setting(
+        0.02, "of a table: probability that a column of an input is not as in the row that it shows"
+    )
+    units: Width | None = setting(None, "of the guide that draw_by=guide trains; none: no guide")
 
     INFERENCE: ClassVar[str] = "grammar"
 

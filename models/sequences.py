@@ -8,7 +8,7 @@ from typing import Any
 from plot_attractors.data import DataSet
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Cost, Size
+from plot_attractors.ranges import Cost, Size, setting
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
@@ -16,9 +16,9 @@ attractor = registry.load("models", "attractor")
 
 @dataclass(frozen=True)
 class LanguageConfig(attractor.LanguageConfig):  # type: ignore[misc, name-defined]
-    groups: tuple[Size, ...] = (1,) * 24  # 30 billion sequences
+    groups: tuple[Size, ...] = setting((1,) * 24, "30 billion sequences")
     max_length: Size | None = 8
-    length_cost: Cost = 0.5  # nats a token costs in log P(s)
+    length_cost: Cost = setting(0.5, "nats a token costs in log P(s)")
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,19 @@ from plot_attractors.data import DataSet, is_real, pairs
 from plot_attractors.language import Language
 from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
-from plot_attractors.ranges import Size, Width
+from plot_attractors.ranges import Size, Width, setting
 
 CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most 7 in a sentence
 
 
 @dataclass(frozen=True)
 class Config:
-    # sizes of the codebooks; empty: pairs, one a level of the tree or to fit the table, and for
-    # images 7 that share the paper's 32 tokens
-    groups: tuple[Size, ...] = ()
-    null_code: bool = False  # each codebook may be left out, so that sentences may be short
-    latent: Width = 8  # d
-    units: Width = 256  # units of encoder and decoder, three layers each
+    groups: tuple[Size, ...] = setting(
+        (), "of the codebooks; empty: pairs, of images 7 of 32 tokens in all"
+    )
+    null_code: bool = setting(False, "each codebook may be left out, for short sentences")
+    latent: Width = setting(8, "d")
+    units: Width = setting(256, "units of encoder and decoder, three layers each")
 
     INFERENCE: ClassVar[str] = "vqvae"
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -85,26 +86,15 @@ def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
 MISTAKES = r"""
 fit no_such_program => there is no program 'no_such_program' in models
 fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
-fit MODEL --set updates=2 => no setting 'updates': did you mean 'replay.updates'\?
-fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two' is not that$
-fit MODEL --set columns => a setting is written key=value, and 'columns' is not$
-fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no effect here:
-fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
-fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
-fit hbv --set vocabulary=none => the setting 'vocabulary' takes a whole number
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data hbv => hbv and hbv are both data sets: leave --data out
-fit table --data none.csv => none\.csv
 fit images --data photos => there is no file '.*photos'
-fit dsprites --data hbv => dsprites and hbv are both data sets: leave --data out
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
-fit dsprites --set pixel_noise=0 => 'pixel_noise' takes a number above 0 and at most
 fit vqvae --data a.npy => No such file
 analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN training ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
-analyze RUN --set sentences.drws=3 => no setting 'drws'
 analyze RUN ANALYSIS --out else => go to its own folder: leave --out out
 analyze pretrained:nothing => there is no trained model 'pretrained:nothing' in this package
 export RUN out => was fitted by a program of your own
@@ -163,39 +153,34 @@ def test_without_names_all_analyses_that_apply_are_run(run: Path) -> None:
     assert isinstance(analyze(run, ["calibration"])[0].error, Exception)  # it was named
 
 
-def interrupt(process: subprocess.Popen[str], run: Path, number: signal.Signals) -> None:
-    """Send a signal to a training once its checkpoint has two updates."""
+def interrupted(run: Path, number: signal.Signals, handler: Any) -> tuple[int, str, list[str]]:
+    """A training that is sent a signal once its checkpoint has two updates: exit status, what it
+    said, and its arguments.
+    """
+    arguments = f"fit {MODEL} --out {run} --set pause=0.05 --checkpoint-seconds 0".split()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plot_attractors", *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (store.progress(run) or (0, 0))[0] < 2:
         time.sleep(0.01)
     process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said, arguments
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    code = "from plot_attractors.cli import main; main()"
-    arguments = [
-        "fit",
-        MODEL,
-        "--out",
-        str(run),
-        "--set",
-        "pause=0.05",
-        "--checkpoint-seconds",
-        "0",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    interrupt(process, run, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in stderr
+    status, said, arguments = interrupted(run, signal.SIGINT, signal.SIG_DFL)
+    assert status == 130
+    assert "Traceback" not in said
     done, _ = Run(run).position
     assert 2 <= done < 33
-    assert f"interrupted after update {done} of 33" in stderr
-    assert "--set pause=0.05 --checkpoint-seconds 0 --resume" in stderr
+    assert f"interrupted after update {done} of 33" in said
+    assert "--set pause=0.05 --checkpoint-seconds 0 --resume" in said
     assert "go on with it (--resume)" in error_of(call(*arguments))
     assert call(*arguments, "--resume").exit_code == 0
     assert Run(run).position == (33, 33)
@@ -204,19 +189,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nohup", [True, False])
 def test_a_dropped_connection(tmp_path: Path, nohup: bool) -> None:
     """A training goes on under nohup, and else writes its checkpoint."""
-    run = tmp_path / "run"
-    options = ["--out", str(run), "--set", "pause=0.05", "--checkpoint-seconds", "0"]
     handler = signal.SIG_IGN if nohup else signal.SIG_DFL
-    process = subprocess.Popen(
-        [sys.executable, "-m", "plot_attractors", "fit", MODEL, *options],
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    interrupt(process, run, signal.SIGHUP)
-    _, said = process.communicate(timeout=60)
-    position, total = Run(run).position
-    assert process.returncode == (0 if nohup else 128 + signal.SIGHUP), said
+    status, said, _ = interrupted(tmp_path / "run", signal.SIGHUP, handler)
+    position, total = Run(tmp_path / "run").position
+    assert status == (0 if nohup else 128 + signal.SIGHUP), said
     assert (position == total) == nohup
 
 

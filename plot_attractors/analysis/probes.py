@@ -15,7 +15,7 @@ from plot_attractors.data import Feature, Labelled
 from plot_attractors.measures.bootstrap import Estimate, bootstrap
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import SentenceModel
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 BATCH = 512
@@ -29,8 +29,8 @@ LEADING = 4  # levels of a tree that the paper reports
 class DecoderTraining:
     """How long decoders learn: settings that the Config of an analysis inherits."""
 
-    decoder_inputs: Size = 8192  # inputs that a decoder is trained on
-    decoder_updates: Size = 800  # updates of a decoder
+    decoder_inputs: Size = setting(8192, "inputs that a decoder is trained on")
+    decoder_updates: Size = setting(800, "updates of a decoder")
 
 
 @dataclass(frozen=True, eq=False)

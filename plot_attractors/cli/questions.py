@@ -46,12 +46,13 @@ def ask(
 def _opened(path: Path) -> Any:
     """A run, once it is said what makes its answers doubtful."""
     from plot_attractors.runs import Run, trust
+    from plot_attractors.runs.numbers import numbers
 
     run = Run(path)
     position, total = run.position
     if position < total:
         say(f"The run is unfinished: this is update {position} of {total}.")
-    for caution in trust.cautions(run):
+    for caution in (*trust.lost_onset(run), *trust.doubts(numbers(run))):
         say(caution)
     return run
 

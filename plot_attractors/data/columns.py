@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plot_attractors.data.batch import split_rows
 from plot_attractors.data.checks import reading
-from plot_attractors.ranges import Seed, Share
+from plot_attractors.ranges import Seed, Share, setting
 
 __all__ = [
     "MISSING",
@@ -229,14 +229,16 @@ class Columns:
 class ColumnRoles:
     """What the columns of a table are: of inputs, or of what is known of images and vectors."""
 
-    # columns that are labels, not inputs; of images: features, and empty means all
-    labels: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()  # columns to leave out
-    # column that marks held-out rows, by 0 and 1, or train and held_out
-    held_out: str = ""
-    held_out_fraction: Share = 0.0  # part of the rows to hold out, where no column marks them
-    split_seed: Seed = 0  # seed of the rows that held_out_fraction takes
-    missing_values: tuple[str, ...] = MISSING  # cells that are missing, beside empty ones
+    labels: tuple[str, ...] = setting(
+        (), "columns that are no inputs; of images features, empty: all"
+    )
+    ignore: tuple[str, ...] = setting((), "columns to leave out")
+    held_out: str = setting(
+        "", "column that marks held-out rows, by 0 and 1, or train and held_out"
+    )
+    held_out_fraction: Share = setting(0.0, "part of the rows, where no column marks them")
+    split_seed: Seed = setting(0, "seed of the rows that held_out_fraction takes")
+    missing_values: tuple[str, ...] = setting(MISSING, "cells that are missing, beside empty ones")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

@@ -48,10 +48,8 @@ class Interrupted(KeyboardInterrupt):
     """A signal stopped a run, after the checkpoint was written."""
 
     def __init__(self, path: Path, position: int, total: int, signal_number: int) -> None:
-        super().__init__(
-            f"interrupted after update {position} of {total}, which the checkpoint in {path} holds"
-        )
-        self.path, self.position, self.total = path, position, total
+        held = f"update {position} of {total}, which the checkpoint in {path} holds"
+        super().__init__(f"interrupted after {held}")
         self.signal_number = signal_number
 
 

@@ -304,7 +304,7 @@ class Run:
         self.config: dict[str, dict[str, Any]] = store.read_config(self.path)
         for _, program in self.programs.values():
             registry.refuse_within(self.path, program)
-        store.check_settings(self.path, self.config)
+        store.require_untouched(self.path, store.glance(self.path), self.config)
 
     def __repr__(self) -> str:
         return f"Run({pretrained.shown(self.path)!r})"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from plot_attractors.ranges import range_of
-from plot_attractors.runs.described import comments_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
@@ -74,7 +73,7 @@ def fields(config: type) -> dict[str, Setting]:
 
 
 def _walk(part: Any, prefix: str, instance: Any) -> Iterator[tuple[str, Setting]]:
-    hints, comments = get_type_hints(part, include_extras=True), comments_of(part)
+    hints = get_type_hints(part, include_extras=True)
     for field in dataclasses.fields(part):
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
@@ -85,7 +84,13 @@ def _walk(part: Any, prefix: str, instance: Any) -> Iterator[tuple[str, Setting]
         if dataclasses.is_dataclass(hint):
             yield from _walk(hint, f"{name}.", default)
         else:
-            yield name, Setting(hint, default, comments.get(field.name, ""))
+            yield name, Setting(hint, default, _meaning(part, field.name))
+
+
+def _meaning(part: Any, name: str) -> str:
+    """Of a class that sets another default alone, what the class before it says."""
+    known = (getattr(of, "__dataclass_fields__", {}).get(name) for of in part.__mro__)
+    return next((of.metadata["meaning"] for of in known if of and "meaning" in of.metadata), "")
 
 
 def presets_of(program: Any, kind: str) -> dict[str, dict[str, Any]]:

@@ -22,9 +22,9 @@ from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "OtherData", "check_settings", "compatible", "digest", "enter", "glance",
-    "has_weights_alone", "is_locked", "load_checkpoint", "lock", "now",
-    "progress", "read_config", "require_same", "require_same_data", "save_checkpoint", "write",
+    "OtherData", "compatible", "digest", "enter", "glance", "has_weights_alone", "is_locked",
+    "load_checkpoint", "lock", "now", "progress", "read_config", "require_same",
+    "require_same_data", "require_untouched", "save_checkpoint", "write",
 ]  # fmt: skip
 
 TABLES = ("run", "data", "model", "inference")  # of config.toml
@@ -159,7 +159,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             raise ValueError(f"{file} cannot be read as a checkpoint ({name})") from error
         if damaged:
             raise ValueError(f"{file} is damaged: {damaged} in it is not what was saved")
-    _require_same_settings(path, checkpoint, read_config(path))
+    require_untouched(path, checkpoint, read_config(path))
     return checkpoint
 
 
@@ -175,13 +175,6 @@ def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any
             f"the data are not those that {path} was trained on, but have other "
             f"{', '.join(differ)}: put the data back, or fit again into another directory (--out)"
         )
-
-
-def check_settings(path: Path, config: Config) -> None:
-    """Raises ValueError where the settings in config.toml are not those of the checkpoint; a
-    checkpoint that cannot be read is left to `load_checkpoint`.
-    """
-    _require_same_settings(path, glance(path), config)
 
 
 def glance(path: Path) -> dict[str, Any]:
@@ -203,7 +196,8 @@ def progress(path: Path) -> tuple[int, int] | None:
     return (checkpoint["position"], checkpoint["total"]) if "total" in checkpoint else None
 
 
-def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
+def require_untouched(path: Path, checkpoint: Mapping[str, Any], config: Config) -> None:
+    """Raises ValueError where the settings in config.toml are not those of the checkpoint."""
     trained = json.loads(checkpoint.get("config", "null"))  # none in those of before
     places = "in the checkpoint", "in the file"
     if trained and (difference := _difference(trained, config, places)):

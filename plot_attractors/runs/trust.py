@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 
 from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 from plot_attractors.runs import Run, store
-from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten
 
-__all__ = ["LEAST_ESS", "SLOPES", "cautions", "doubts", "lost_onset", "trusted", "verdict"]
+__all__ = ["LEAST_ESS", "SLOPES", "doubts", "lost_onset", "trusted", "verdict"]
 
 SLOPES = 0.85, 1.15  # of log q̂ on log R
 LEAST_ESS = 0.05  # effective share of the trajectories
@@ -85,10 +83,3 @@ def lost_onset(run: Run) -> list[str]:
         "others may have settled. Either inputs or embeddings vary in all latent axes (set latent "
         "to one more), or the inference program has none (set dynamics.onset=0)."
     ]
-
-
-def cautions(run: Run) -> list[str]:
-    """What to know before a run's sentences are read: a lost onset, and its `doubts`."""
-    with contextlib.suppress(ValueError):  # a table that cannot be read, which reports tell
-        return [*lost_onset(run), *doubts(numbers_.numbers(run))]
-    return lost_onset(run)

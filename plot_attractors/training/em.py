@@ -9,7 +9,7 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Positive, Size, check_ranges
+from plot_attractors.ranges import Count, Positive, Size, setting
 from plot_attractors.training.e_step import EStep
 from plot_attractors.training.m_step import (
     MStep,
@@ -31,21 +31,22 @@ SUMMARY_INPUTS = 256
 
 @dataclass(frozen=True)
 class EMConfig:
-    pretrain: Count = 1500  # updates of the VAE alone
-    warm_up: Count = 8000  # M-updates on sentences ∝ R^16: first embeddings
-    cycles: Count = 3  # cycles of an E-step and an M-step
-    e_updates: Count = 1000  # updates of the E-step of a cycle; its M-step has a quarter as many
-    final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
-    lr: Positive = 2e-3  # Adam's learning rate, of all but the decoder
-    batch: Size = 64  # inputs in an M-update
+    pretrain: Count = setting(1500, "updates of the VAE alone")
+    warm_up: Count = setting(8000, "M-updates on sentences ∝ R^16: first embeddings")
+    cycles: Count = setting(3, "cycles of an E-step and an M-step")
+    e_updates: Count = setting(1000, "of the E-step of a cycle; its M-step has a quarter as many")
+    final_e_updates: Count = setting(
+        20_000, "the last E-step, at last with a falling learning rate"
+    )
+    lr: Positive = setting(2e-3, "Adam's learning rate, of all but the decoder")
+    batch: Size = setting(64, "inputs in an M-update")
     walk: Walk = field(default_factory=Walk)
     m_step: MStepConfig = field(default_factory=MStepConfig)
-    # updates of tokens alone, one latent axis each, and in proportion those of phases in which axes
-    # become independent components (`training.vocabulary`); 0: no such phases
-    vocabulary: Count = 0
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    vocabulary: Count = setting(
+        0,
+        "updates of tokens alone, one latent axis each, and in proportion those of phases in "
+        "which axes become independent components (`training.vocabulary`); 0: no such phases",
+    )
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings that have no effect beside the others, with a model's Config, and why."""

@@ -21,7 +21,7 @@ from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import check_parts, probing, require
-from plot_attractors.ranges import NonNegative, Positive, check_ranges
+from plot_attractors.ranges import NonNegative, Positive, setting
 from plot_attractors.training.schedule import At, Scalar, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
 
@@ -47,13 +47,11 @@ Readings = Callable[[Tensor, Tensor], TorchDistribution]
 
 @dataclass(frozen=True)
 class MStepConfig:
-    # learning rate of the decoder; its noise keeps the bits of a leaf from flipping all at once
-    lr_decoder: Positive = 1e-2
-    vae_weight: NonNegative = 0.5  # weight of reconstruction and KL to the prior (the paper: 1)
-    kl_weight: NonNegative = 0.6  # weight of that KL within it, the β of a β-VAE (the paper: 1)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    lr_decoder: Positive = setting(
+        1e-2, "of the decoder; noise keeps a leaf's bits from flipping at once"
+    )
+    vae_weight: NonNegative = setting(0.5, "of reconstruction and KL to the prior (the paper: 1)")
+    kl_weight: NonNegative = setting(0.6, "of that KL within it, the β of a β-VAE (the paper: 1)")
 
 
 def input_source(data: Any, model: nn.Module) -> Callable[[int], Tensor]:

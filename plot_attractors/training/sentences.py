@@ -16,7 +16,7 @@ from plot_attractors.language.moves import LogDensity, Population, anneal
 from plot_attractors.language.policy import prior_policy
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.networks import Discretizer
-from plot_attractors.ranges import Size, check_ranges
+from plot_attractors.ranges import Size, setting
 
 __all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
 
@@ -66,11 +66,10 @@ class ExactSentences:
 
 @dataclass(frozen=True)
 class Sampling:
-    candidates: Size = 16  # sentences proposed for an input, resampled together
-    temperatures: Size = 1  # 1: of the policy P(s | z0), resampled ∝ R/q; more: of P(s), annealed
+    candidates: Size = setting(16, "sentences proposed for an input, resampled together")
+    temperatures: Size = setting(1, "1: of the policy, resampled ∝ R/q; more: of P(s), annealed")
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.temperatures == 1 and self.candidates < 2:
             raise ValueError(
                 "the sentence policy learns from differences between the candidates of an input: "

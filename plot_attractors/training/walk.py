@@ -23,18 +23,16 @@ from plot_attractors.gflownet.trajectories import (
     score_step,
 )
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Range, check_ranges
+from plot_attractors.ranges import Range, setting
 
 __all__ = ["Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
 
 @dataclass(frozen=True)
 class Walk:
-    # part of the T steps that a walk takes, K = share · T; after it states stay
-    share: Annotated[float, Range(0, 1, above=True)] = 0.4
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    share: Annotated[float, Range(0, 1, above=True)] = setting(
+        0.4, "K = share · T steps walk, then states stay"
+    )
 
     def steps(self, model: AttractorModel) -> int:
         """K."""

@@ -83,15 +83,3 @@ def test_metrics_of_a_finished_run_that_are_gone_or_damaged(
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"metrics.csv is damaged"):
             Run(trained).metrics()
-
-
-def test_what_can_be_shown_of_a_touched_analysis_is_shown(trained: Path) -> None:
-    analyze(trained, [ANALYSIS, "training"])
-    folder = trained / "analyses" / "toy_analysis"
-    (folder / "predictions.svg").unlink()
-    picture = folder / "predictions.png"
-    picture.write_bytes(picture.read_bytes()[:60])
-    (folder / ".about.json").unlink()
-    page = report(trained).read_text()
-    assert "predictions cannot be read" in page
-    assert "Toy analysis" in page

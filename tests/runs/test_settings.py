@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import tomlkit
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plot_attractors.runs.settings import (
@@ -172,6 +172,7 @@ def test_mistakes_of_programs_and_of_pairs_are_refused() -> None:
         parse(["depth"])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.builds(
         Model,

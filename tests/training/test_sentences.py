@@ -89,7 +89,6 @@ def test_the_shape_of_a_pareto_tail(k: float) -> None:
     assert math.isfinite(pareto_shape(200 * torch.randn(256)))
 
 
-@pytest.mark.parametrize("config", [(0, 1), (1, 1), (4, 0)])
-def test_sampling_that_cannot_be_is_refused(config: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=r"set sentences\.candidates|must be from [01] to"):
-        Sampling(*config)
+def test_a_policy_needs_candidates_to_tell_apart() -> None:
+    with pytest.raises(ValueError, match=r"set sentences\.candidates"):
+        Sampling(1, 1)
