@@ -18,7 +18,6 @@ from plot_attractors.gflownet.losses import (
     VarGrad,
 )
 from plot_attractors.gflownet.off_policy import (
-    Langevin,
     LocalSearch,
     Replay,
     temper,
@@ -46,7 +45,6 @@ __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
     "ForwardKL",
-    "Langevin",
     "LocalSearch",
     "LogRatioLoss",
     "LogRatios",

@@ -38,7 +38,6 @@ from plot_attractors.gflownet.programs import (
     is_deterministic,
     latent_sites,
     log_prob_sum,
-    model_masks,
     quoted,
     sample_sites,
     side_run,
@@ -250,15 +249,13 @@ class Replicate(NamedTuple):
     their elements are not masked (`counts`), and a draw by the random numbers of the pair that two
     simulations are (`alike`).
 
-    `log_p` (draws + 1,) is log p(z, x) of the truth, first, and of the draws, nats; `log_q` of the
-    guide, and None where the guide's density of the model's sites is not known, as of AutoNormal.
+    `log_p` (draws + 1,) is log p(z, x) of the truth, first, and of the draws, nats.
     """
 
     truth: Values
     given: Values
     sites: Values
     log_p: Tensor
-    log_q: Tensor | None
     counts: Values
     alike: Values
 
@@ -310,12 +307,6 @@ def replicates(
                 alike = latent_sites(_run_on({}, fitted, guide_args, kwargs))
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
             log_p = log_prob_sum(of_model)
-            of_guide = _run_on(truth, fitted, guide_args, kwargs)
-            log_q = None
-            if latent_sites(of_guide).keys() == truth.keys():
-                masks = model_masks(of_model, of_guide)  # which hold for the guide's draws, too
-                log_q = log_prob_sum(of_guide, masks)
-                log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
             counts = {name: counted(site) for name, site in latent_sites(of_model).items()}
             drawn = _sites(ratios)
             if not all(bool(at.all()) for at in counts.values()):
@@ -328,7 +319,7 @@ def replicates(
                     )
         log_p = torch.cat([log_p.reshape(1), ratios.of_model])
         values = {name: site["value"] for name, site in alike.items()}
-        one = Replicate(truth, dict(given), drawn, log_p, log_q, counts, values)
+        one = Replicate(truth, dict(given), drawn, log_p, counts, values)
         labels = one.labels if labels is None else labels
         if not ratios.values or one.labels != labels:
             raise ValueError(

@@ -26,7 +26,6 @@ from plot_attractors.gflownet.programs import (
     Unconstrained,
     Values,
     is_one,
-    is_real_valued,
     latent_sites,
     model_masks,
     quoted,
@@ -44,15 +43,12 @@ ALONE = "set vectorize_particles=False"
 
 
 class Layout(NamedTuple):
-    """How values are laid out: event dimensions of the guide's latent sites, which of them the
-    model has and may be any real numbers, the batch plate's dimension, whether dimension 0 is that
-    of particles, and numbers of dimensions in a run of one particle.
+    """How values are laid out: event dimensions of the guide's latent sites, the batch plate's
+    dimension, and numbers of dimensions in a run of one particle.
     """
 
     event_dims: Mapping[str, int] = {}
-    real: frozenset[str] = frozenset()
     batch_dim: int | None = None
-    at_once: bool = True
     dims: Mapping[str, int] = {}
 
 
@@ -125,30 +121,14 @@ class LogRatios:
             prefix[name] = value.reshape(len(value), *value.shape[value.ndim - dims :])
         return prefix
 
-    # -- values and numbers of particles, for moves
-
     def aligned(self, weight: Tensor, name: str) -> Tensor:
         """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
-        shape = [1] * self.values[name].ndim
-        if self.layout.at_once:
+        shape, dim = [1] * self.values[name].ndim, self._batch_dim(name)
+        if weight.ndim > (dim is not None):  # (batch,) of a single particle
             shape[0] = len(weight)
-        if (dim := self._batch_dim(name)) is not None:
+        if dim is not None:
             shape[dim] = weight.shape[-1]
         return weight.reshape(shape)
-
-    def flat(self, value: Tensor, name: str) -> Tensor:
-        """(K, n) or (K, batch, n) the n numbers of a site."""
-        if (dim := self._batch_dim(name)) is not None:
-            value = value.movedim(dim, int(self.layout.at_once))
-        return value.reshape(*self.total.shape, -1)
-
-    def unflat(self, flat: Tensor, name: str) -> Tensor:
-        """The inverse of `flat`."""
-        value = self.values[name]
-        if (dim := self._batch_dim(name)) is None:
-            return flat.reshape(value.shape)
-        first = int(self.layout.at_once)
-        return flat.reshape(value.movedim(dim, first).shape).movedim(first, dim)
 
     def _batch_dim(self, name: str) -> int | None:
         dim = self.layout.batch_dim
@@ -177,7 +157,6 @@ class LogRatios:
             log_p=stack(lambda r: r.log_p),
             log_q=stack(lambda r: r.log_q),
             log_b=torch.stack(log_b) if log_b else None,
-            layout=each[0].layout._replace(at_once=True),
         )
 
 
@@ -186,7 +165,7 @@ class Particles:
     """What was drawn, and what may be asked of it.
 
     Attributes:
-        values: latent sites, (K, …) where particles are run at once, else of one particle.
+        values: latent sites, each (K, …).
         score: log p and log q of other values.
         redraw: the guide run with some values given, the rest drawn anew.
     """
@@ -216,7 +195,7 @@ class LogRatioLoss(ELBO):
         behaviour: a program with the guide's sites (`tempered(guide, 2.0)`, say) to sample from
             instead; never trained.
         off_policy: functions that change what was drawn, one after the other, or a single one:
-            `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
+            `Replay`, `LocalSearch`, or a function of `Particles`, which run at once.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call of a pair of programs looks once whether two particles score as when they are
             run alone, else a warning says why all run in a loop.
@@ -370,11 +349,13 @@ class LogRatioLoss(ELBO):
         if programs.pair != self._pair:
             self._plan(programs)
         self._calls += 1
+        if off_policy and not self.vectorize_particles:
+            raise ValueError("off_policy moves need two particles or more that run at once.")
         if self.vectorize_particles:
             ratios = self._run(self._together(programs), off_policy, self._particle_dim)
         else:
             programs = programs.sharing_subsamples()
-            each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
+            each = [self._run(programs) for _ in range(self.num_particles)]
             ratios = LogRatios.stacked(each)
         return replace(ratios, args=args, kwargs=kwargs)
 
@@ -384,7 +365,7 @@ class LogRatioLoss(ELBO):
         return programs.inside(partial(pyro.plate, PARTICLES, self.num_particles, dim=dim))
 
     def _run(
-        self, programs: Programs, off_policy: Sequence[Move], dim: int | None = None
+        self, programs: Programs, off_policy: Sequence[Move] = (), dim: int | None = None
     ) -> LogRatios:
         """One run, of all particles where they have a dimension `dim`, else of one particle."""
         own = not off_policy and programs.draws_from_guide
@@ -428,12 +409,9 @@ class LogRatioLoss(ELBO):
         batch_dim = None
         if self.batch_plate is not None and latents:
             batch_dim = self._batch_frame(next(iter(latents.values()))).dim
-        in_model = latent_sites(model_trace).items()
         layout = Layout(
             {name: site["fn"].event_dim for name, site in latents.items()},
-            frozenset(name for name, site in in_model if is_real_valued(site)),
             batch_dim,
-            dim is not None,
             {} if dim is None else self._dims,
         )
         return LogRatios({name: values[name] for name in latents}, log_p, log_q, layout, log_b)

@@ -1,4 +1,4 @@
-"""Where particles come from, beside the guide: tempering, replay, local search, Langevin moves.
+"""Where particles come from, beside the guide: tempering, replay, local search.
 
 A GFlowNet loss is zero on every trajectory at its solution, so that particles may come from
 anywhere. `tempered` makes a behaviour policy; the others change what was drawn:
@@ -14,7 +14,6 @@ from functools import partial, singledispatch
 from typing import Any
 
 import torch
-from pyro import poutine
 from pyro.distributions import (
     Bernoulli,
     Beta,
@@ -35,12 +34,11 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
 
-from plot_attractors.gflownet.exploration import mala
 from plot_attractors.gflownet.log_ratios import Particles
-from plot_attractors.gflownet.programs import Program, Values, quoted
+from plot_attractors.gflownet.programs import Program, Values
 from plot_attractors.gflownet.replay import ReplayBuffer
 
-__all__ = ["Langevin", "LocalSearch", "Replay", "temper", "tempered"]
+__all__ = ["LocalSearch", "Replay", "temper", "tempered"]
 
 
 # -- tempering
@@ -138,8 +136,8 @@ class Replay:
         capacity: particles kept; the oldest go first.
         share: of the particles of a step, from 0 to 1, rounded.
 
-    Raises ValueError for programs whose particles cannot be run at once, a single particle, other
-    shapes than before, and a `batch_plate`, whose elements have other data at the next step.
+    Raises ValueError for particles of other shapes than before, and for a `batch_plate`, whose
+    elements have other data at the next step.
     """
 
     def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
@@ -150,11 +148,8 @@ class Replay:
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
             ratios = particles.score(particles.values)
-        if not ratios.layout.at_once or ratios.layout.batch_dim is not None:
-            raise ValueError(
-                "Replay needs two particles or more that run at once, of the same data at every "
-                "step: raise num_particles, or drop vectorize_particles=False and batch_plate."
-            )
+        if ratios.layout.batch_dim is not None:
+            raise ValueError("Replay needs the same data at every step: drop batch_plate.")
         old = self.buffer.entries
         if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in old.items()):
             raise ValueError(
@@ -190,65 +185,15 @@ class LocalSearch:
     @torch.no_grad()
     def __call__(self, particles: Particles) -> Values:
         values, ratios = particles.values, particles.score(particles.values)
-        log_ratio = ratios.total
+        names, log_ratio = list(ratios.log_q), ratios.total
         for _ in range(self.steps):
-            names = list(ratios.log_q)
             anew = names[int(torch.randint(len(names), ())) :]
             proposed = particles.redraw({k: v for k, v in values.items() if k not in anew})
             to = particles.score(proposed)
-            # of programs with more sites, each is less likely to be the first that is drawn anew
-            sites = math.log(len(names) / len(to.log_q))
-            accept = torch.rand_like(log_ratio).log() < to.total - log_ratio + sites
-            if accept.ndim == 0:  # one particle, whose sites may be others
-                values, ratios = (proposed, to) if accept else (values, ratios)
-            else:
-                chosen = {
-                    k: torch.where(to.aligned(accept, k), v, values[k])
-                    for k, v in to.values.items()
-                }
-                values = {**values, **chosen}
+            accept = torch.rand_like(log_ratio).log() < to.total - log_ratio
+            chosen = {
+                k: torch.where(to.aligned(accept, k), v, values[k]) for k, v in to.values.items()
+            }
+            values = {**values, **chosen}
             log_ratio = torch.where(accept, to.total, log_ratio)
         return values
-
-
-class Langevin:
-    """Metropolis-adjusted Langevin moves (`mala`) on log p(z, x) of all real-valued latent sites.
-
-    Sites of other support stay as they are, and so do those that the model does not have.
-    """
-
-    def __init__(self, step_size: float, steps: int = 1) -> None:
-        if steps < 1 or not step_size > 0:
-            raise ValueError(
-                "Langevin needs a positive step size and at least one step, "
-                f"not {step_size} and {steps}."
-            )
-        self.step_size, self.steps = step_size, steps
-
-    def __call__(self, particles: Particles) -> Values:
-        ratios = particles.score(particles.values)
-        names = [name for name in ratios.values if name in ratios.layout.real]
-        if not names:
-            raise ValueError(
-                "Langevin moves need a real-valued latent site, and the model has none: "
-                "take LocalSearch."
-            )
-        if auxiliary := ratios.log_q.keys() - ratios.log_p.keys():
-            raise ValueError(
-                "Langevin moves sites of the model, which in this guide follow from "
-                f"{quoted(auxiliary)}, as in AutoNormal: take LocalSearch, or a guide that samples "
-                "the model's sites."
-            )
-        parts = {name: ratios.flat(particles.values[name], name) for name in names}
-        sizes = [part.shape[-1] for part in parts.values()]
-
-        def values(z: Tensor) -> Values:
-            moved = zip(names, z.split(sizes, -1), strict=True)
-            return {**particles.values, **{k: ratios.unflat(part, k) for k, part in moved}}
-
-        def log_density(z: Tensor) -> Tensor:
-            with poutine.block():
-                return particles.score(values(z)).of_model
-
-        start = torch.cat(list(parts.values()), -1).detach()
-        return values(mala(start, log_density, self.step_size, self.steps)[0])

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from pyro import poutine
-from pyro.distributions import Delta, ImproperUniform, MaskedDistribution, Unit
+from pyro.distributions import Delta, MaskedDistribution, Unit
 from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
-from torch.distributions import biject_to, constraints
+from torch.distributions import biject_to
 
 __all__ = ["Program", "Programs", "Values"]
 
@@ -100,17 +100,6 @@ def is_deterministic(site: Site) -> bool:
 def latent_sites(trace: Any) -> dict[str, Site]:
     """The `sample_sites` that are not observed."""
     return {name: site for name, site in sample_sites(trace).items() if not site["is_observed"]}
-
-
-def is_real_valued(site: Site) -> bool:
-    """Whether a value may be any real numbers; False of a distribution that does not say."""
-    try:
-        support = site["fn"].support
-    except NotImplementedError:
-        return False
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
-    return support in (constraints.real, constraints.real_vector)
 
 
 def site_log_prob(site: Site, mask: Tensor | None = None) -> Tensor:
@@ -236,17 +225,6 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
     in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
-    if improper := {k for k, v in in_model.items() if isinstance(_base(v), ImproperUniform)}:
-        raise ValueError(
-            f"Site {quoted(improper)} of the model has an improper prior (ImproperUniform), with "
-            "which there is no evidence and nothing to simulate: give a proper one, such as a wide "
-            "Normal."
-        )
-    if enumerated := {name for name, site in in_guide.items() if site["infer"].get("enumerate")}:
-        raise ValueError(
-            f"The guide asks to enumerate {quoted(enumerated)}, and these losses sample "
-            "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
-        )
     points = {name for name, site in in_guide.items() if is_point(site)}
     moved = {name for name in points if _base(in_guide[name]).v.requires_grad}
     if moved := moved or (points if points == in_guide.keys() else set()):

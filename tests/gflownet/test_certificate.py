@@ -133,22 +133,15 @@ def test_the_prior_for_every_data_set_is_found_by_what_depends_on_the_data() -> 
 
 
 def test_bounds_are_those_of_algebra() -> None:
-    """Of Gaussians: log p(y), and KL both ways of half the covariance, ½ (k/s − k + k log s)."""
+    """Of Gaussians: log p(y), and KL of half the covariance, ½ (k s − k − k log s)."""
     guide = partial(line_guide, kind="too narrow")
     bounds = diagnose(line, guide, Y, draws=2000, simulations=50).bounds
     evidence = dist.MultivariateNormal(torch.zeros(6), torch.eye(6) + DESIGN @ DESIGN.T)
     log_z = float(evidence.log_prob(Y))
     q, p = (dist.MultivariateNormal(torch.zeros(2), s * COVARIANCE) for s in (0.5, 1.0))
-    there, back = (float(torch.distributions.kl_divergence(*pair)) for pair in ((q, p), (p, q)))
+    there = float(torch.distributions.kl_divergence(q, p))
     assert bounds.loc["log Z", "value"] == pytest.approx(log_z, abs=0.1)
     assert bounds.loc["KL(q ‖ posterior)", "value"] == pytest.approx(there, abs=0.1)
-    expected = -float(evidence.entropy())
-    for name, value in (
-        ("their difference", there + back),
-        ("E ELBO, simulated", expected - there),
-        ("E EUBO, simulated", expected + back),
-    ):
-        assert bounds.loc[name, "value"] == pytest.approx(value, abs=4 * bounds.loc[name, "error"])
 
 
 def test_total_variation_is_that_of_enumeration() -> None:
@@ -158,8 +151,6 @@ def test_total_variation_is_that_of_enumeration() -> None:
     bounds = diagnose(sign, guide, X, draws=2000, simulations=50).bounds
     found = bounds.loc["total variation"]
     assert found["value"] == pytest.approx(exact, abs=4 * found["error"] + 0.01)
-    most = bounds.loc["E total variation, simulated", "value"]
-    assert most >= exact - 0.05, "a ceiling of the mean over data"
 
 
 def test_the_level_of_the_test_of_moments() -> None:
@@ -262,8 +253,6 @@ def test_exact_guides_pass(kind: str) -> None:
     assert certificate.checks.loc["moments of (z, x)", "result"] == "passes"
     if kind == "masked":
         assert certificate.calibration["latent"].values.tolist() == ["z[0]", "z[1]"]
-        difference = certificate.bounds.loc["their difference", "value"]
-        assert difference == pytest.approx(0.0, abs=1e-4), "whatever is drawn of the third"
     assert series.y.tolist() == Series().y.tolist(), "as it was before"
 
 
@@ -369,6 +358,5 @@ def test_a_guide_fitted_to_every_data_set() -> None:
     certificate = diagnose(line, None, Y, fit=fit, simulations=40, draws=400)
     assert {"rank of log p", "moments of (z, x)"} & failing(certificate)
     assert [*before, [*store]] == 42 * [[]], "no fit goes on from the one before"
-    assert "their difference" not in certificate.bounds.index, "no density of the model's sites"
     with pytest.raises(ValueError, match="nothing to diagnose: give a guide, or fit="):
         diagnose(line, None, Y)

@@ -23,6 +23,7 @@ from plot_attractors.gflownet import (
     VarGrad,
     tempered,
 )
+from plot_attractors.gflownet.programs import FixedValues
 
 PATHS = torch.cartesian_prod(torch.arange(3), torch.arange(2))  # all (z0, z1)
 
@@ -54,6 +55,9 @@ class Pair(nn.Module):
         """Of these trajectories (K, 2)."""
         columns = paths[0] if len(paths) == 1 else paths.T  # a single particle has no dimension
         given = dict(zip(("z0", "z1"), columns, strict=True))
+        if len(paths) == 1:
+            with FixedValues(given):
+                return LogRatioLoss(1).log_ratios(self.model, self.guide)
         loss = LogRatioLoss(len(paths), off_policy=[lambda _: given], vectorize_particles=True)
         return loss.log_ratios(self.model, self.guide)
 

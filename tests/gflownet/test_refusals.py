@@ -24,7 +24,6 @@ from torch import Tensor
 
 from plot_attractors.gflownet import (
     ForwardKL,
-    Langevin,
     LocalSearch,
     LogRatioLoss,
     Replay,
@@ -108,12 +107,15 @@ OPTIONS: list[tuple[Any, str]] = [
     (other_columns, "This buffer holds s, z; got s, x"),
     (lambda: Replay(5, 1.5), "share between 0 and 1"),
     (lambda: LocalSearch(0), "at least one step"),
-    (lambda: Langevin(0.0), "positive step size"),
-    (partial(drawn, Langevin(0.1), coin, coin), "real-valued latent site"),
-    (partial(drawn, Langevin(0.1), normal, AutoNormal(normal)), "follow from"),
-    (partial(drawn, Replay(), coin, coin, particles=1), "two particles"),
-    (partial(drawn, Replay(), coin, coin, vectorize_particles=False), "run at once, of the same"),
-    (partial(drawn, Replay(), rows, rows, DATA, batch_plate="rows"), "run at once, of the same"),
+    (
+        partial(drawn, Replay(), coin, coin, particles=1),
+        "need two particles or more that run at once",
+    ),
+    (partial(drawn, Replay(), coin, coin, vectorize_particles=False), "that run at once"),
+    (
+        partial(drawn, Replay(), rows, rows, DATA, batch_plate="rows"),
+        "needs the same data at every step",
+    ),
     (tempered(coin, 0.0), "temperature must be a positive number"),
     (lambda: temper(dist.Cauchy(1.0, 1.0), 2.0), r"temper.register\(Cauchy\)"),
     (lambda: temper(dist.Poisson(torch.ones(2)).to_event(1), 2.0), "cannot be tempered"),
@@ -155,19 +157,10 @@ def doubled_guide(log_density: float = 0.0) -> None:
     pyro.sample("z", dist.Delta(2 * u, torch.full_like(u, log_density)))
 
 
-def improper_model() -> None:
-    z = pyro.sample("z", dist.ImproperUniform(dist.constraints.real, (), ()))
-    pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(0.0))
-
-
 def observed_guide() -> None:
     gaussian_guide()
     with pyro.plate("data", 5):
         pyro.sample("x", dist.Normal(0.0, 1.0))
-
-
-def enumerated_guide() -> None:
-    pyro.sample("z", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
 
 
 def subsampled_model() -> None:
@@ -232,9 +225,7 @@ PROGRAMS: list[tuple[Any, Any, dict[str, Any], str]] = [
     (MODEL, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
     (MODEL, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
     (MODEL, doubled_guide, {}, "no Deltas that follow from them with the density"),
-    (improper_model, GUIDE, {}, "'z' of the model has an improper prior"),
     (MODEL, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
-    (MODEL, enumerated_guide, {}, "asks to enumerate 'z'"),
     (MODEL, AutoNormalMessenger(MODEL), {}, "GuideMessenger"),
     (MODEL, AutoDelta(MODEL), {}, "a value of 'z' that is no sample"),
     (depending, structured(), {}, "or depends on parameters"),
