@@ -116,7 +116,7 @@ def of_tree(c: Config, data: HierarchicalBinaryVectors) -> dict[str, Any]:
     if exact and c.expressions != "paths":
         raise ValueError("meaning=node is of paths, whose end is a node: set expressions=paths")
     if c.expressions == "paths":
-        grammar = paths(data.depth, "below_root" if exact else "anywhere")
+        grammar = paths(data.depth, below_root=exact)
     else:
         branches = enumerate(data.label_names, 1)
         grammar = conjunctions({name: (f"left{k}", f"right{k}") for k, name in branches})

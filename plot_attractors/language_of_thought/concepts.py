@@ -31,9 +31,10 @@ def examples(extension: Tensor, n: int, outliers: float = 0.0) -> TorchDistribut
     """
     _check("outliers", outliers, extension)
     count, size = extension.shape[-1], extension.sum(-1, keepdim=True)
-    inside = torch.where(extension, -size.clamp(min=1).log() + _log(1 - outliers), -torch.inf)
-    log_p = torch.logaddexp(inside, _log(outliers / count))
-    nothing = torch.where(size == 0, _log(1 - outliers), -torch.inf)
+    shares = torch.tensor([1 - outliers, outliers / count], dtype=torch.float64).log().float()
+    inside = torch.where(extension, -size.clamp(min=1).log() + shares[0], -torch.inf)
+    log_p = torch.logaddexp(inside, shares[1])
+    nothing = torch.where(size == 0, shares[0], -torch.inf)
     law = _Objects(logits=torch.cat([log_p, nothing], -1)[..., None, :])
     return law.expand((*extension.shape[:-1], n)).to_event(1)
 
@@ -63,24 +64,17 @@ def labels(extension: Tensor, noise: float = 0.0, base_rate: float = 0.5) -> Tor
     return _Labels(logits=table.float()[extension.long()], validate_args=False).to_event(1)
 
 
-def _log(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64).log().float()
-
-
 class _Labels(Categorical):
     """Of numbers of as many objects as there are, and of none else, which would be broadcast."""
 
-    values = 2
-    what = "labels, 0 or 1,"
+    none = 0  # of the last values that are no label, or no object
 
     def log_prob(self, value: Tensor) -> Tensor:
-        n = self.batch_shape[-1]
-        inside = value.ndim > 0 and bool(((value >= 0) & (value < self.values)).all())
+        n, values = self.batch_shape[-1], self.logits.shape[-1] - self.none
+        inside = value.ndim > 0 and bool(((value >= 0) & (value < values)).all())
         if not inside or value.shape[-1] != n:
-            shown = sorted({*value.flatten().tolist()})
             raise ValueError(
-                f"{n} {self.what} were asked for, not {list(value.shape)} of which the values are "
-                f"{' to '.join(f'{v:g}' for v in (shown[0], shown[-1])) if shown else 'none'}."
+                f"{n} numbers from 0 to {values - 1} were asked for, not {value.tolist()}."
             )
         result: Tensor = super().log_prob(value)
         return result
@@ -89,13 +83,7 @@ class _Labels(Categorical):
 class _Objects(_Labels):
     """The last number is of no object."""
 
-    @property
-    def values(self) -> int:  # type: ignore[override]
-        return int(self.logits.shape[-1]) - 1
-
-    @property
-    def what(self) -> str:  # type: ignore[override]
-        return f"numbers of objects, 0 to {self.values - 1},"
+    none = 1
 
 
 def _check(name: str, value: float, extension: Tensor) -> None:

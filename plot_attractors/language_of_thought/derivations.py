@@ -9,7 +9,6 @@ import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 
-from plot_attractors.gflownet.off_policy import temper
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
 
 __all__ = ["Derivations", "ProbabilisticGrammar", "RationalRules"]
@@ -72,8 +71,7 @@ class Derivations(TorchDistribution):
         rewrites = self.grammar.left == partial.symbol[..., None]
         allowed = self.grammar.allowed(partial) if self.masked else rewrites
         allowed = allowed | (steps < 0)[..., None]
-        logits = self.logits if isinstance(self.logits, Tensor) else self.logits(partial)
-        log_p = logits.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+        log_p = self._scores(partial).masked_fill(~allowed, -torch.inf).log_softmax(-1)
         picked = log_p.gather(-1, steps.clamp(min=0)[..., None])[..., 0]
         return self._of_complete(rules, torch.where(steps >= 0, picked, 0.0).sum(0))
 
@@ -81,17 +79,6 @@ class Derivations(TorchDistribution):
         """log_p in the shape of the batch, −inf where a row is no whole derivation."""
         log_p = log_p.masked_fill(~self.grammar.complete(value), -torch.inf)
         return log_p.expand(torch.broadcast_shapes(value.shape[:-1], self.batch_shape))
-
-
-@temper.register
-def _(fn: Derivations, temperature: float) -> Derivations:
-    """Rule by rule, p(rule | rules before)^(1/T), and not the derivation's; rules that would not
-    end in time are left out, with `masked` or without, so that it sums to 1 and is drawn at once.
-    """
-
-    return Derivations(
-        fn.grammar, lambda partial: fn._scores(partial) / temperature, fn.batch_shape
-    )
 
 
 class ProbabilisticGrammar(Derivations):

@@ -89,11 +89,10 @@ def exact_posterior(
         for rules in distribution.grammar.derivations.split(AT_ONCE)
     ]
     prior, likelihood = torch.cat(parts, -1).double()
-    joint = prior - prior.logsumexp(-1) + likelihood
-    log_evidence = joint.logsumexp(-1)
-    if not bool(log_evidence.isfinite()):
+    result = posterior(prior - prior.logsumexp(-1), likelihood)
+    if not bool(result.log_evidence.isfinite()):
         raise ValueError("No expression explains the data: give the likelihood noise.")
-    return Posterior(joint - log_evidence, log_evidence)
+    return result
 
 
 def derivations_of(trace: Any, site: str) -> Derivations:

@@ -47,7 +47,6 @@ class Grammar:
             With a meaning, (text, meaning) or (text, meaning, weight), expressions have values: see
             `value`. Weights are 1 by default, and need not sum to 1.
         max_rules: the longest derivation; a grammar without recursion needs none.
-        shared: rules with the same terminals have one token, not one each.
 
     Raises ValueError where a nonterminal yields no finite expression, a recursive grammar has no
     `max_rules`, or no expression is as short.
@@ -75,18 +74,13 @@ class Grammar:
         self,
         alternatives: Mapping[str, Sequence[Alternative]],
         max_rules: int | None = None,
-        shared: bool = False,
     ) -> None:
-        self.shared = shared
         for left, sides in alternatives.items():
-            for side in [sides] if isinstance(sides, str) else sides:
-                whole = isinstance(side, tuple) and len(side) in (2, 3) and isinstance(side[0], str)
-                if isinstance(sides, str) or not (isinstance(side, str) or whole):
-                    raise ValueError(
-                        f"Alternatives of {left!r} are a sequence of texts, (text, meaning) or "
-                        f"(text, meaning, weight), not {side!r}: a single one needs a comma after "
-                        "it."
-                    )
+            if isinstance(sides, str) or not all(isinstance(side, str | tuple) for side in sides):
+                raise ValueError(
+                    f"Alternatives of {left!r} are a sequence of texts, (text, meaning) or (text, "
+                    "meaning, weight): a single one needs a comma after it."
+                )
         self.nonterminals = tuple(alternatives)
         number = {symbol: k for k, symbol in enumerate(self.nonterminals)}
         table = [
@@ -96,10 +90,10 @@ class Grammar:
         ]
         self.rules = tuple((left, tuple(right.split())) for left, right, _, _ in table)
         self._meanings = [meaning for _, _, meaning, _ in table]
+        for left, right, _, weight in table:
+            if not 0 < weight < math.inf:
+                raise ValueError(f"The weight of '{left} → {right}' must be a positive number.")
         weights = torch.tensor([float(weight) for *_, weight in table])
-        if not bool((weights > 0).all() & weights.isfinite().all()):
-            left, right, *_ = table[int(((weights > 0) & weights.isfinite()).int().argmin())]
-            raise ValueError(f"The weight of '{left} → {right}' must be a positive number.")
         self.left = torch.tensor([number[left] for left, _ in self.rules])  # (R,)
         total = torch.zeros(len(number)).index_add_(0, self.left, weights)
         # (R,) log-probabilities of rules, by their weights among the alternatives
@@ -111,11 +105,8 @@ class Grammar:
         self.children = torch.tensor([c + [-1] * (most - len(c)) for c in inside])
         self.arity = torch.tensor([len(c) for c in inside])  # (R,)
         self.shortest = self._lengths(min)  # (N,) fewest rules that a nonterminal takes
-        for symbol, shortest in zip(self.nonterminals, self.shortest.tolist(), strict=True):
-            if math.isinf(shortest):
-                raise ValueError(
-                    f"{symbol} yields no finite expression: give it an alternative that ends."
-                )
+        if endless := [self.nonterminals[k] for k in self.shortest.isinf().nonzero()[:, 0]]:
+            raise ValueError(f"{endless[0]} yields no finite expression.")
         longest = float(self._lengths(max)[self.start_symbol])
         if max_rules is None and math.isinf(longest):
             raise ValueError("A recursive grammar has no longest expression: give max_rules.")
@@ -155,30 +146,25 @@ class Grammar:
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """The terminals of the rules that have any, in their order: the tokens of its sentences."""
-        tokens = self._said.values()
-        return tuple(dict.fromkeys(tokens) if self.shared else tokens)
+        """The different terminals of the rules that have any, in their order: the tokens of its
+        sentences.
+        """
+        return tuple(dict.fromkeys(filter(None, self._terminals)))
 
     @cached_property
-    def _said(self) -> dict[int, str]:
-        """The terminals of each rule that has any."""
-        return {r: text for r in range(len(self.rules)) if (text := self._terminals(r))}
+    def _terminals(self) -> list[str]:
+        outside = {*self.nonterminals, EMPTY}
+        return [" ".join(s for s in right if s not in outside) for _, right in self.rules]
 
     @cached_property
     def _token(self) -> Tensor:
-        """The number of the token of each rule that has any, where tokens are shared."""
-        return torch.tensor([self.tokens.index(text) for text in self._said.values()])
-
-    def _terminals(self, rule: int) -> str:
-        return " ".join(s for s in self.rules[rule][1] if s not in self.nonterminals and s != EMPTY)
+        """(R, tokens) float32, 1 for the token of each rule that has terminals."""
+        rows = [[float(token == text) for token in self.tokens] for text in self._terminals]
+        return torch.tensor(rows).view(-1, len(self.tokens))
 
     def sentence(self, rules: Tensor) -> Tensor:
         """(…, tokens) float32, how often each token occurs; 0 or 1 for conjunctions."""
-        counts = self.counts(rules)[..., list(self._said)]
-        if not self.shared:
-            return counts
-        bag = torch.zeros(*counts.shape[:-1], len(self.tokens), device=counts.device)
-        return bag.index_add_(-1, self._token.to(bag.device), counts)
+        return self.counts(rules) @ self._token.to(rules.device)
 
     def text(self, rules: Tensor) -> str:
         """The terminals of one derivation (max_rules,), separated by spaces; '∅' for none."""
@@ -365,13 +351,9 @@ def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:
     >>> len(conjunctions({"colour": ("red", "green"), "shape": ("square", "heart")}).derivations)
     9
     """
-    own, words = {"expression", EMPTY}, list(itertools.chain(*features.values()))
-    if wrong := sorted(own & features.keys()) + [w for w in words if w in own | features.keys()]:
-        raise ValueError(
-            f"{wrong[0]!r} is the name of a feature, too, or of the grammar: rename it."
-        )
-    if wrong := [w for w in (*features, *words) if len(w.split()) != 1]:
-        raise ValueError(f"{wrong[0]!r} is not one word: leave spaces out.")
+    words = ["expression", EMPTY, *features, *itertools.chain(*features.values())]
+    if wrong := [word for word in words if words.count(word) > 1 or len(word.split()) != 1]:
+        raise ValueError(f"{wrong[0]!r} is two things, or not one word: rename it.")
     values = {name: (EMPTY, *names) for name, names in features.items()}
     return Grammar({"expression": (" ".join(features),), **values})
 
@@ -387,9 +369,10 @@ def literals(names: Sequence[str], most: int) -> Grammar:
     (['∅', 'milk', '¬milk', 'legs'], 9)
     """
     words = ["_".join(name.split()) for name in names]
-    if len(set(words)) < len(words):
-        twice = next(word for word in words if words.count(word) > 1)
-        raise ValueError(f"two columns would both be called {twice!r} in expressions: rename one.")
+    if twice := [word for word in words if words.count(word) > 1]:
+        raise ValueError(
+            f"two columns would both be called {twice[0]!r} in expressions: rename one."
+        )
     sides = {}
     for k in range(len(words) + 1):
         for room in range(most + 1):
@@ -398,24 +381,21 @@ def literals(names: Sequence[str], most: int) -> Grammar:
                 f"{sign}{word} <{j + 1},{room - 1}>" for j, word in after for sign in ("", "¬")
             ))  # fmt: skip
     start = f"<0,{most}>"
-    return Grammar({start: sides[start], **sides}, shared=True)
+    return Grammar({start: sides[start], **sides})
 
 
-def paths(depth: int, ending: str = "anywhere") -> Grammar:
+def paths(depth: int, below_root: bool = False) -> Grammar:
     """Paths from the root of a binary tree of `depth` D: left, right, or an end, at every level.
 
-    `ending` "anywhere" gives 2^(D+1) − 1 paths, the empty one naming the root; "below_root" all
-    others.
+    2^(D+1) − 1 paths, the empty one naming the root, or with `below_root` all others.
 
-    >>> [len(paths(2, ending).derivations) for ending in ("anywhere", "below_root")]
-    [7, 6]
+    >>> len(paths(2).derivations), len(paths(2, below_root=True).derivations)
+    (7, 6)
     """
     levels: dict[str, tuple[str, ...]] = {
         f"level{k}": (EMPTY, f"left{k} level{k + 1}", f"right{k} level{k + 1}")
         for k in range(1, depth + 1)
     }
-    if ending == "below_root":
+    if below_root:
         levels["level1"] = levels["level1"][1:]
-    elif ending != "anywhere":
-        raise ValueError(f"ending must be 'anywhere' or 'below_root', not {ending!r}.")
     return Grammar({**levels, f"level{depth + 1}": (EMPTY,)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,13 +85,10 @@ class MetropolisHastings(MCMCKernel):
         self.model, self.site, self.chains = program, site, chains
         self.transforms: dict[str, Any] = {}  # expressions have no unconstrained space to go to
         self._given: dict[str, Tensor] | None = None
-        self._warmup_steps = self._steps = 0
-        self._accepted = self._proposed = 0.0
 
     def setup(self, warmup_steps: int, *args: Any, **kwargs: Any) -> None:
         """Draw the first expressions from the prior, unless `initial_params` were given."""
-        self._warmup_steps, self._steps = warmup_steps, 0
-        self._accepted = self._proposed = 0.0
+        self._warmup_steps, self._steps, self._accepted = warmup_steps, 0, 0.0
         trace: Any = poutine.trace(self.model).get_trace(*args, **kwargs)
         distribution = derivations_of(trace, self.site)
         self.grammar = distribution.grammar
@@ -137,19 +133,11 @@ class MetropolisHastings(MCMCKernel):
         self._steps += 1
         if self._steps > self._warmup_steps:
             self._accepted += float(accept.double().mean())
-            self._proposed += 1
         return {self.site: torch.where(accept[..., None], proposal.rules, rules)}
 
-    def logging(self) -> OrderedDict[str, str]:
-        return OrderedDict([("acc. rate", f"{self.acceptance_rate:.3f}")])
-
     def diagnostics(self) -> dict[str, float]:
-        return {"acceptance rate": self.acceptance_rate}
-
-    @property
-    def acceptance_rate(self) -> float:
-        """Share of proposals after the warm-up that were accepted; NaN before the first."""
-        return self._accepted / self._proposed if self._proposed else float("nan")
+        """The share of proposals after the warm-up that were accepted."""
+        return {"acceptance rate": self._accepted / max(self._steps - self._warmup_steps, 1)}
 
 
 def last_states(kernel: MetropolisHastings, steps: int, *args: Any) -> Tensor:

@@ -46,20 +46,16 @@ class Meanings:
         self.constant: dict[int, Tensor] = {}
         for k, meaning in enumerate(meanings):
             inside, right = int(grammar.arity[k]), grammar.rules[k][1]
-            if meaning is None and (inside != 1 or len(right) > 1):
-                raise ValueError(f"The rule {self._name(k)} has no meaning: give (text, meaning).")
-            if inside and meaning is not None and not callable(meaning):
+            if meaning is None and len(right) == inside == 1:
+                self._call[k] = lambda value: value
+            elif meaning is None or callable(meaning) != bool(inside):
                 raise ValueError(
-                    f"The meaning of {self._name(k)} must be a function of {inside} values, not "
-                    f"{meaning!r}."
+                    f"The meaning of {self._name(k)} must be a "
+                    f"{f'function of {inside} values' if inside else 'value'}, as the nonterminals "
+                    f"are {', '.join(grammar.nonterminals)}, not {meaning!r}."
                 )
-            if inside:
-                self._call[k] = meaning or (lambda value: value)
-            elif callable(meaning):
-                raise ValueError(
-                    f"The meaning of {self._name(k)} must be a value, as no symbol of it is a "
-                    f"nonterminal ({', '.join(grammar.nonterminals)}), not {meaning!r}."
-                )
+            elif inside:
+                self._call[k] = meaning
             else:
                 self.constant[k] = torch.as_tensor(meaning)
         self.kinds = self._kinds()

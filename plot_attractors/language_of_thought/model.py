@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyro
 import torch
@@ -160,8 +160,6 @@ class GrammarModel(nn.Module):
         units: int | None = None,
     ) -> None:
         super().__init__()
-        if (language is None) != (truth is None):
-            raise ValueError("Give language and truth of a grammar of tokens, or neither.")
         if language is not None and (len(grammar.tokens) != language.width or language.ordered):
             raise ValueError(
                 f"The grammar has {len(grammar.tokens)} tokens and the language {language.width} "
@@ -255,7 +253,7 @@ class GrammarModel(nn.Module):
         rules = last_states(MetropolisHastings(self.model), steps, x.repeat_interleave(draws, 0))
         return rules.unflatten(0, (len(x), draws))
 
-    def draw_by(self, way: Literal["exact", "guide", "chain"], steps: int = 0) -> None:
+    def draw_by(self, way: str, steps: int = 0) -> None:
         """How `describe` draws from now on, as the model's state keeps it; `steps` of chains."""
         self.draws.copy_(torch.tensor([WAYS.index(way), steps]))
 
