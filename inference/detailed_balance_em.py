@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pyro.distributions import Normal
@@ -21,7 +21,7 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.ranges import Count, Positive, Share, Size, setting
+from plot_attractors.ranges import Count, Positive, Range, Share, Size, setting
 from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
@@ -48,6 +48,9 @@ class Config:
     )
     flow_lr: Positive = setting(1.0, "learning rate of log Z and g, in units of lr")
     epsilon_start: Positive | None = setting(None, "ε from which an E-step comes down to epsilon")
+    lam: Annotated[float, Range(0, 100)] = setting(
+        0.0, "λ of sub-trajectory balance; 0: detailed balance"
+    )
 
     def __post_init__(self) -> None:
         if self.sleep + self.explore > 1:
@@ -73,7 +76,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class DetailedBalanceEM:
-    """Algorithm 1, the training loop; a variant overrides a method, as `balance_loss`."""
+    """Algorithm 1, the training loop; a variant overrides a method."""
 
     def __init__(self, model: AttractorModel, data: DataSet, c: Any) -> None:
         self.model, self.config = training.require_model(model, AttractorModel), c
@@ -94,11 +97,13 @@ class DetailedBalanceEM:
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         self.epsilon = model.epsilon
         self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), "ball")
-        self.balance = self.balance_loss()
-
-    def balance_loss(self) -> Callable[..., Tensor]:
-        """Of trajectories and a flow."""
-        return gflownet.DetailedBalance(self.model.forward_step, self.model.backward_step)
+        self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
+            model.forward_step, model.backward_step
+        )
+        if c.lam:
+            self.balance = gflownet.SubTrajectoryBalance(
+                model.forward_step, model.backward_step, lam=c.lam
+            )
 
     # -- trajectories ----------------------------------------------------------------------------
     def forward(self, n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:

@@ -17,9 +17,9 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1856,
+    "plot_attractors/model/": 1844,
     "plot_attractors/language/": 983,
-    "plot_attractors/training/": 2027,
+    "plot_attractors/training/": 2017,
     "plot_attractors/gflownet/": 3352,
     "plot_attractors/language_of_thought/": 1878,
     "plot_attractors/data/": 1915,
@@ -32,15 +32,15 @@ LINES = {
     "plot_attractors/cli/": 725,
     "plot_attractors/": 300,
     "models/": 650,
-    "inference/": 891,
+    "inference/": 860,
     "datasets/": 160,
     "analyses/": 6231,
     "benchmarks/": 647,
     "examples/": 277,
     "docs/": 680,
-    "tests/": 21648,
+    "tests/": 21653,
 }
-WORDS = 45029  # of pages
+WORDS = 45032  # of pages
 SLACK_OF_WORDS = 1000
 
 

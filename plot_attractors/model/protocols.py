@@ -109,7 +109,7 @@ def decodes_sentences(model: object) -> bool:
 # `z` states and `z0` (n, d), `t` a number or (…, 1), `x` inputs; states and t may have more leading
 # dimensions, which broadcast.
 PARTS = {
-    # P(z0 | ẑ_s); optional: along_axes, additions, additions_along_axes
+    # P(z0 | ẑ_s); optional: additions; along_axes, and additions_along_axes with it
     "sentence_encoder": ("s", "normal"),
     "decoder": ("z", "inputs"),  # P(x | z)
     "encoder": ("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
@@ -148,18 +148,6 @@ def additions(sentence_encoder: Any, s: Tensor) -> Any:
     if hasattr(sentence_encoder, "additions"):
         return sentence_encoder.additions(s)
     return _one_by_one(sentence_encoder, s)
-
-
-def additions_along_axes(sentence_encoder: Any, s: Tensor) -> tuple[Any, Any]:
-    """P(z0 | ẑ) of bags s (…, tokens), (…, d), and, (…, tokens), of s with each token added, along
-    its own axis.
-    """
-    if hasattr(sentence_encoder, "additions_along_axes"):
-        p, along = sentence_encoder.additions_along_axes(s)
-        return p, along
-    every = additions(sentence_encoder, s)
-    own = Normal(every.loc[-1], every.scale[-1], validate_args=False)
-    return own, _own_axes(every, sentence_encoder.along_axes.axes)
 
 
 def _own_axes(p: Any, axes: Tensor) -> Normal:
@@ -248,7 +236,7 @@ def _check_sentence_encoder(part: Any, language: Language, s: Tensor) -> None:
     if layer is not None and not language.ordered:
         advice = "additions_along_axes are not those of its call: override both"
         own = _own_axes(_one_by_one(part, s), layer.axes)
-        checks.append((additions_along_axes(part, s)[1], own, advice))
+        checks.append((part.additions_along_axes(s)[1], own, advice))
     for offered, own, advice in checks:
         pairs = (offered.loc, own.loc), (offered.scale, own.scale)
         if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs):

@@ -119,7 +119,7 @@ class Reward:
         """(tokens + 1, …) D_KL where a token changes P(z0 | ẑ) along its own axis alone."""
         encoder: Any = self.sentence_encoder
         axes = encoder.along_axes.axes
-        p, more = protocols.additions_along_axes(encoder, s)
+        p, more = encoder.additions_along_axes(s)
         here = _kl(q, p)
         along = Normal(q.loc[..., axes], q.scale[..., axes], validate_args=False)
         there = _kl(along, more) - here[..., axes]

@@ -8,7 +8,6 @@ import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyro
@@ -28,7 +27,7 @@ from plot_attractors.model.networks import (
     bounded_step,
     step_output,
 )
-from plot_attractors.model.protocols import PARTS, additions, additions_along_axes
+from plot_attractors.model.protocols import PARTS, additions
 from plot_attractors.model.reward import Reward
 from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
@@ -255,8 +254,14 @@ def test_what_an_encoder_offers_must_be_what_it_returns() -> None:
     wide = Wide(model.language, 3, True)
     with pytest.raises(ValueError, match="Wide additions_along_axes are not those of its call"):
         build(wide)
-    own = SimpleNamespace(additions=wide.additions, along_axes=wide.along_axes)
-    wide.additions_along_axes = lambda s: additions_along_axes(own, s)
+    token = torch.arange(model.language.tokens)
+
+    def along(s: Tensor) -> tuple[Normal, Normal]:
+        more, axes = wide.additions(s), wide.along_axes.axes
+        own = (x[token, ..., axes].movedim(0, -1) for x in (more.loc, more.scale))
+        return Normal(more.loc[-1], more.scale[-1]), Normal(*own)
+
+    wide.additions_along_axes = along
     build(wide)
 
 

@@ -19,7 +19,7 @@ from ..attractors import HBV, assert_resumes, changed, schedule, snapshot, sprit
 MODELS = ["hbv", "table", "dsprites", "images", "sequences", "vectors", "algorithms"]
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
-LETTER = ("detailed_balance_em", "sub_trajectory_balance")  # of `algorithms`
+LETTER = ("detailed_balance_em",)  # of `algorithms`
 TRAINED = {  # parts of models, by the inference programs that train them
     "exact_em": PHI,
     "wake_sleep_em": PHI | THETA,
@@ -97,7 +97,7 @@ RESUMED: dict[str, Any] = {  # inference program, its settings, model program an
     "gflownet, tokens": ("gflownet_em", WORDS, "dsprites", {}),
     "gflownet, linear": ("gflownet_em", WORDS, "dsprites", {"token_axes": False}),
     "letter": ("detailed_balance_em", LETTERS, "algorithms", HBV),
-    "letter, paper": ("detailed_balance_em", LETTERS, "algorithms", HBV | PAPER),
+    "letter, paper": ("detailed_balance_em", LETTERS | {"lam": 0.9}, "algorithms", HBV | PAPER),
     "vqvae": ("vqvae", {"updates": 8}, "vqvae", {}),
     "vqvae, modern": (
         "vqvae", {"updates": 8, "dictionary": "moving_average"}, "vqvae", {"null_code": True}

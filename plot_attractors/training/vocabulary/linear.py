@@ -33,11 +33,9 @@ def with_token_axes(model: AttractorModel) -> AttractorModel:
     return along
 
 
-def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> float:
+def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> None:
     """Gives the linear sentence encoder of a model the embeddings ẑ_s of another whose tokens move
     one latent axis each, exactly, and σ(s) of sentences s (n, width) by regression of the MLP.
-
-    Returns the mean squared error of σ before its sigmoid, as a share of the variance.
     """
     own: Any = model.sentence_encoder
     tokens: Any = along.sentence_encoder
@@ -54,5 +52,3 @@ def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> 
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    with torch.no_grad():
-        return float((own.sd(s) - to).square().mean() / to.var())

@@ -14,7 +14,6 @@ from plot_attractors.training.vocabulary.rotate import axis_information, used_ax
 
 __all__ = [
     "densest",
-    "groups_of_tokens",
     "reset_tokens",
     "spread_pairs",
     "spread_tokens",
@@ -64,7 +63,7 @@ def _dealt(model: AttractorModel, q: Normal, used: Tensor, together: int) -> Ten
     Where so many tokens would share these axes that sentences did not factor, other axes are taken
     beside them, from the one that tells most nats.
     """
-    group = groups_of_tokens(model).to(used) // together
+    group = model.language.token_group.to(used) // together
     order = axis_information(q).argsort(descending=True)
     others = order[~torch.isin(order, used)]
     for more in range(len(others) + 1):
@@ -146,7 +145,7 @@ def reset_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
         same = near[j, :j].nonzero()[:, 0].tolist()
         if offset[j].abs() < sd[j] or set(same) - set(reset):
             reset.append(j)
-    group = groups_of_tokens(model)
+    group = model.language.token_group
     single = (group.bincount()[group] == 1).tolist()
     for k, j in enumerate(reset):
         moved, best = torch.tensor([j]).to(axis), unexplained.argmax()[None]
@@ -158,8 +157,3 @@ def reset_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
         layer.weight[to, j] = left[to].sqrt() * (-1) ** k
         unexplained[to] /= 4  # a token takes about one bit off what is unexplained
     return len(reset)
-
-
-def groups_of_tokens(model: AttractorModel) -> Tensor:
-    """(width,) the exclusive group of each token."""
-    return model.language.token_group
