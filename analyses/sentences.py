@@ -1,8 +1,9 @@
-"""Which sentences describe which class of bits, and how often; what tokens tell of columns."""
+"""Which sentences describe which class of vectors, or which image, and what their tokens tell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,51 +11,57 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
+from pyro.distributions import Normal
 from torch import Tensor
 
+from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.parts import MOST_NAMED, name_columns
-from plot_attractors.analysis.sampling import (
-    BITS,
-    NUMBERS,
-    REAL,
-    kind_of_inputs,
-    numbered_rows,
-    row_names,
-    sentence_distribution,
-    states_at,
+from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, RED, add_scale, plain
+from plot_attractors.data import (
+    Batch,
+    BinaryTable,
+    Feature,
+    HierarchicalBinaryVectors,
+    Labelled,
+    Vectors,
+    is_real,
 )
-from plot_attractors.analysis.shape import LISTED, needs_inputs
-from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain, tree_layout
-from plot_attractors.data import Batch, BinaryTable, HierarchicalBinaryVectors, Vectors, is_real
-from plot_attractors.measures.attractors import binomial_interval
+from plot_attractors.language import Language
 from plot_attractors.measures.bootstrap import Estimate, resample
-from plot_attractors.ranges import Size, setting
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Sentences"
 CAPTIONS = {
     "sentences": (
-        "Sentences of each class. Left: the classes; in the tree, each node's children stand below "
-        "it and to its right, L takes the left and R the right half of its 1s, and red squares "
-        "were held out of training. Tokens: the share of sentences sampled for exemplars of the "
-        "class that hold each token; tokens between two lines exclude each other. Then the "
-        "sentence sampled most often, with its share. Decoded: the bits that the sampled sentences "
-        "stand for, on average; meant: the prototype of the class, or the mean of its rows. Black "
-        "is 0, white is 1; of columns that are no bits, red is above and blue below the mean, by "
-        "up to two standard deviations."
+        "Sentences of each class; names of a tree are its branches, L and R, and those that "
+        "training did not show are red. Tokens: the share of sentences that hold each; tokens "
+        "between two lines exclude each other. Then the sentence read most often, with its share. "
+        "Decoded: what the sentences stand for, on average; meant: the prototype of the class, or "
+        "the mean of its rows. Black is 0, white is 1; of columns that are no bits, red is above "
+        "and blue below the mean, by up to two standard deviations."
     ),
     "token_columns": (
-        "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
-        "token is in the sentence against where it is not: red, it makes a 1 likelier, blue, "
-        "rarer; white, the 95 % interval over training rows has 0 in it. Of real-valued vectors: "
-        "the mean of a column where the token is in the sentence, less that where it is not, in "
-        "standard deviations. Right of the line: values of labels, which training never saw. "
-        "Columns that the same token tells most of stand together. csv says the same "
-        "in words, with rows that are typical of each token, and opposite ones; rows.csv has the "
-        "sentence read most often for every row, by its name."
+        "What each token tells of a table: the mean of a column where the token is in the "
+        "sentence, less that where it is not; of bits and labels a difference of shares, of "
+        "real-valued vectors in standard deviations. White: the 95 % interval over training rows "
+        "has 0 in it. Right of the line: values of labels, which training never saw."
+    ),
+    "images": (
+        "Sentences of images, not chosen by hand. A row for each input: the input; what is decoded "
+        "of its initial state z0; the sentences that were read most often at the ends of its "
+        "trajectories, decoded, with their shares; and the best sentence, of the highest reward, "
+        "with its probability in the posterior."
+    ),
+    "tokens": (
+        "What each token stands for. Its share of the sentences that are read (blue) and of those "
+        "drawn from the posterior (red). Mean change: decoded images of sentences with the token "
+        "less those of the same sentences without it; grey is no change. Then examples. R²: the "
+        "share of the variance of the token's presence that a feature of the input explains."
     ),
 }
 
@@ -65,16 +72,29 @@ class Config:
 
     exemplars: Size = setting(16, "exemplars of a node of the tree")
     draws: Size = setting(16, "trajectories of each exemplar or row")
-    inputs: Size = setting(2000, "rows of a table")
+    inputs: Size = setting(2000, "rows of a table, or training images")
+    held_out_inputs: Count = setting(500, "images of each other split")
+    image_draws: Size = setting(64, "trajectories of each image")
+    images: Size = setting(12, "training images in the figure, and about as many held out")
 
 
-NEEDS = LISTED & needs_inputs(BITS, REAL, NUMBERS)
+def _has_sentences(run: Run) -> bool:
+    kind = sampling.kind_of_inputs(run)
+    vectors = kind in (sampling.BITS, sampling.REAL, sampling.NUMBERS)
+    return kind == sampling.IMAGES or (vectors and sampling.is_listed(run.model))
 
 
-# -- measures --------------------------------------------------------------------------------------
+NEEDS = shape.ATTRACTORS & shape.Needs(
+    "images, or vectors with sentences that can be listed", _has_sentences
+)
+
+
+# -- measures of vectors ---------------------------------------------------------------------------
 
 
 TOP = 10  # sentences of each class in sentences.csv
+IN_WORDS = 4  # columns that a token is told by, each way
+TYPICAL = 4  # rows
 
 
 class Classes(NamedTuple):
@@ -83,72 +103,62 @@ class Classes(NamedTuple):
     x: Tensor
     member: Tensor
     names: list[str]
-    depth: np.ndarray  # 0 where there is no tree
     held_out: np.ndarray
-    parents: np.ndarray  # -1 for none
     meant: Tensor  # (N, bits)
 
 
 def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[str, Any]:
-    """Tables of bits or numbers, by class: a node of a tree, a value of the first label, or all
-    inputs.
+    """Vectors by class: a node of a tree, a value of the first label, or all inputs.
 
     P(sentence | class) is the mean over inputs (`exemplars` of a node, or `inputs` in all) of
     P(s | z_T), read exactly off `draws` sampled end states (``sampler``).
 
-    - ``sentences.csv``: the most frequent sentences of each class. ``tokens.csv``: P(token
-      present | class).
-    - ``summary.csv``: for each depth of the tree, means over classes of the number of tokens, the
-      sampler's entropy, nats, and the share of the most frequent sentence (top); how many different
-      sentences are most frequent.
-    - ``classes.csv``, ``bits.npz``: the classes, and their bits as in the figure; other numbers
-      are less their mean, in standard deviations.
-
-    Raises ValueError for models without attractors, or with too many sentences to list.
+    - ``summary.csv``: of each class whether it was held out and its number of inputs; of its
+      sentences the mean number of tokens, the entropy, nats, and the share of the most frequent one
+      (top).
+    - ``sentences.csv``: the most frequent sentences of each class.
+    - ``classes.npz``: P(token present | class), and bits as in the figure; other numbers are less
+      their mean, in standard deviations.
     """
-    model = run.model
+    model, language = run.model, run.model.language
     classes = _classes(run.data, exemplars, inputs)
-    language, n = model.language, len(classes.names)
-    states = states_at(model, model.encode(classes.x), draws, [model.steps])[0]
-    sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
-    kind, bits, meant = kind_of_inputs(run), model.decoder(model.embeddings()).mean, classes.meant
-    if kind == NUMBERS:  # of which only the real ones are standardised already
+    n = len(classes.names)
+    states = sampling.states_at(model, model.encode(classes.x), draws, [model.steps])[0]
+    p = sampling.sentence_distribution(model, states)
+    sampler = _class_mean(p, classes.member, n)
+    kind = sampling.kind_of_inputs(run)
+    bits, meant = model.decoder(model.embeddings()).mean, classes.meant
+    if kind == sampling.NUMBERS:  # of which only the real ones are standardised already
         centre, scale = classes.x.mean(0), classes.x.std(0).clamp(min=1e-6)
         bits, meant = (bits - centre) / scale, (meant - centre) / scale
     bags = language.bag(model.sentences)
-    of_class = {
-        "class": range(n),
-        "path": classes.names,
-        "depth": classes.depth,
-        "held_out": classes.held_out,
-    }
-    table = pd.DataFrame(of_class)
-    tokens = [language.token_name(j) for j in range(language.tokens)]
-    each_token = table[["class", "path"]].loc[table.index.repeat(len(tokens))]
     share, index = sampler.topk(min(TOP, len(bags)), -1)
-    listed = index.shape[1]
-    s = index.flatten().numpy()
     names = np.array([language.name(s) for s in model.sentences], dtype=object)
+    summary = {
+        "class": classes.names,
+        "held_out": classes.held_out,
+        "inputs": torch.bincount(classes.member, minlength=n).numpy(),
+        "length": (sampler @ bags.sum(-1)).numpy(),
+        "entropy": -torch.xlogy(sampler, sampler).sum(-1).numpy(),
+        "top": share[:, 0].numpy(),
+    }
+    sentences = {
+        "class": np.repeat(classes.names, index.shape[1]),
+        "rank": np.tile(np.arange(1, index.shape[1] + 1), n),
+        "sentence": names[index.flatten().numpy()],
+        "sampler": share.flatten().numpy(),
+    }
     return {
-        "summary.csv": _summarise(classes, sampler, bags),
-        "sentences.csv": table.loc[table.index.repeat(listed)].assign(
-            rank=np.tile(np.arange(1, listed + 1), n),
-            sentence=names[s],
-            sampler=share.flatten().numpy(),
-        ),
-        "tokens.csv": each_token.assign(
-            token=tokens * n,
-            sampler=(sampler @ bags).flatten().numpy(),
-        ),
-        "classes.csv": table.assign(
-            parent=classes.parents, inputs=torch.bincount(classes.member, minlength=n).numpy()
-        ),
-        "bits.npz": {
+        "summary.csv": pd.DataFrame(summary),
+        "sentences.csv": pd.DataFrame(sentences),
+        "classes.npz": {
+            "tokens": (sampler @ bags).numpy(),
             "decoded": (sampler @ bits).numpy(),
             "meant": meant.numpy(),
             "groups": np.array(language.groups),
+            "names": np.array([language.token_name(j) for j in range(language.tokens)]),
             "columns": np.array(getattr(run.data, "columns", ()), dtype=str),
-            "real": np.array(kind != BITS),
+            "real": np.array(kind != sampling.BITS),
         },
     }
 
@@ -159,10 +169,8 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         member = torch.arange(n).repeat_interleave(exemplars)
         held_out = np.zeros(n, dtype=int)
         held_out[data.held_out_classes.numpy()] = 1
-        return Classes(
-            data.exemplars(member), member, list(data.class_names), data.depths.numpy(), held_out,
-            data.parents.numpy(), data.prototypes,
-        )  # fmt: skip
+        names = list(data.class_names)
+        return Classes(data.exemplars(member), member, names, held_out, data.prototypes)
     batch = data.batch(inputs)
     x, member, names = batch.x, torch.zeros(inputs, dtype=torch.int64), ["all inputs"]
     if batch.labels.shape[1] and (not is_real(data) or data.features[0].categorical):
@@ -173,9 +181,8 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
             names = [str(v) for v in values.tolist()]
             if isinstance(data, BinaryTable | Vectors):
                 names = [data.features[0].outcomes[v] for v in values.tolist()]
-    none = np.zeros(len(names), dtype=int)
     meant = _class_mean(x, member, len(names))
-    return Classes(x, member, names, none, none, none - 1, meant)
+    return Classes(x, member, names, np.zeros(len(names), dtype=int), meant)
 
 
 def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
@@ -187,385 +194,555 @@ def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
     return total / whole.index_add(0, member, (~values.isnan()).float())
 
 
-def _summarise(classes: Classes, sampler: Tensor, bags: Tensor) -> pd.DataFrame:
-    top, best = sampler.max(-1)
-    columns = {
-        "length": sampler @ bags.sum(-1),
-        "entropy": -torch.xlogy(sampler, sampler).sum(-1),
-        "top": top,
-        "best": best,
-    }
-    table = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
-    groups = table.groupby(classes.depth)
-    summary = groups[["length", "entropy", "top"]].mean()
-    summary.insert(0, "classes", groups.size())
-    summary["distinct"] = groups["best"].nunique()
-    depths = ["all classes" if depth == 0 else f"depth {depth}" for depth in summary.index]
-    summary.insert(0, "group", depths)
-    return summary
-
-
-MOST_COLUMNS = 200  # of bits, those that vary most; of real numbers, that tokens tell most of
-IN_WORDS = 4  # columns that a token is told by, each way
-TYPICAL = 4  # rows
-LOG_ODDS, DIFFERENCE = "log odds ratio", "difference"  # measures: nats, standard deviations
-
-
 def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     """Tables of a `BinaryTable` or `Vectors`, of the first `inputs` rows, held-out ones included.
 
     P(s | x) is the mean of P(s | z_T), read exactly off `draws` end states of a row.
 
-    - ``rows.csv`` (row, from 0; name; split; the labels; sentence, share, share_low, share_high;
-      likeliest, probability): the sentence of the greatest mean P(s | z_T) over these end states,
-      with the 95 % interval of as many draws (Wilson's; the best of many is too high in the mean);
-      and the likeliest sentence of the exact posterior.
-    - ``token_columns.csv`` (token, column, kind, measure, value, low, high): of training rows, the
-      `log_odds_ratio` of every 0/1 column and every value of a label, nats, and the `difference` of
-      every column of vectors, standard deviations.
-    - ``token_meaning.csv`` (token, share, likelier, rarer, typical, opposite): the same in words.
-      Those columns whose interval leaves out 0, the strongest first; likelier and rarer are higher
-      and lower of vectors. Typical: the training rows whose columns speak most for the token, of
-      those that hold it; opposite: whose columns speak most against it, of the others. share: mean
-      P(token in the sentence | x).
+    - ``rows.csv`` (row, from 0; name; split; sentence, share; likeliest, probability): the sentence
+      of the greatest mean P(s | z_T), and the likeliest sentence of the exact posterior.
+    - ``token_columns.csv`` (token, column, kind, value, low, high): of training rows, the
+      `difference` of every column and every value of a label.
+    - ``tokens.csv`` (token, share, higher, lower, typical): the same in words. Those columns whose
+      interval leaves out 0, the strongest first. Typical: the training rows whose columns speak
+      most for the token, of those that hold it. share: mean P(token in the sentence | x).
     """
-    model, data = run.model, run.data
-    rows, split = numbered_rows(data, inputs)
+    model, data, language = run.model, run.data, run.model.language
+    rows, split = sampling.numbered_rows(data, inputs)
     x = data.rows(rows)
     encoding = model.encode(x)
-    p = sentence_distribution(model, states_at(model, encoding, draws, [model.steps])[0])
+    states = sampling.states_at(model, encoding, draws, [model.steps])[0]
+    p = sampling.sentence_distribution(model, states)
     best, exact = p.max(-1), model.posterior.log_prob(encoding.distribution).exp().max(-1)
-    read, likeliest = (
-        [model.language.name(model.sentences[k]) for k in part.indices.tolist()]
-        for part in (best, exact)
-    )
-    listed = {"row": rows.numpy(), "name": row_names(data, rows), "split": split}
-    values = data.feature_values(Batch(x, rows, data.labels[rows]))
-    for k, feature in enumerate(data.features):
-        texts = dict(enumerate(feature.outcomes)) if feature.categorical else {}
-        column = values[:, k].tolist()
-        listed[feature.name] = ["" if v != v else texts.get(int(v), f"{v:g}") for v in column]
-    low, high = binomial_interval(best.values * draws, draws)
-    listed |= {
-        "sentence": read, "share": best.values.numpy(),
-        "share_low": low.numpy(), "share_high": high.numpy(),
-        "likeliest": likeliest, "probability": exact.values.detach().numpy(),
-    }  # fmt: skip
+    listed = pd.DataFrame({
+        "row": rows.numpy(), "name": sampling.row_names(data, rows), "split": split,
+        "sentence": [language.name(model.sentences[k]) for k in best.indices],
+        "share": best.values.numpy(),
+        "likeliest": [language.name(model.sentences[k]) for k in exact.indices],
+        "probability": exact.values.detach().numpy(),
+    })  # fmt: skip
 
     trained = torch.tensor([name == "train" for name in split])
-    held = (p @ model.language.bag(model.sentences).to(p))[trained]
-    times = resample(x[trained])
-    columns, x, effects = _effects(data, x[trained], values[trained], held, times)
-    tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
-    likelier, rarer = ("higher", "lower") if is_real(data) else ("likelier", "rarer")
-    known = torch.where(x.isnan(), x.nanmean(0), x)
-    parts, meanings = [], []
-    for j, token in enumerate(tokens):
-        value, low, high = (part[j] for part in effects)
-        numbers = {"value": value.numpy(), "low": low.numpy(), "high": high.numpy()}
-        parts.append(columns.assign(token=token, **numbers))
-        score, holds = known @ value.float(), held[:, j] >= 0.5
-        meanings.append({
-            "token": token, "share": float(held[:, j].mean()),
-            likelier: _in_words(columns["column"], value, low > 0),
-            rarer: _in_words(columns["column"], -value, high < 0),
-            "typical": ", ".join(row_names(data, rows[trained][_most(score, holds)])),
-            "opposite": ", ".join(row_names(data, rows[trained][_most(-score, ~holds)])),
-        })  # fmt: skip
-    return {
-        "rows.csv": pd.DataFrame(listed),
-        "token_columns.csv": pd.concat(parts)[["token", *columns, "value", "low", "high"]],
-        "token_meaning.csv": pd.DataFrame(meanings),
-    }
-
-
-def _most(score: Tensor, among: Tensor) -> Tensor:
-    """The numbers of the rows with the greatest scores (n,), among some (n,)."""
-    top = score.masked_fill(~among, -torch.inf).argsort(descending=True)[:TYPICAL]
-    return top[among[top]]
-
-
-def _effects(
-    data: BinaryTable | Vectors, x: Tensor, values: Tensor, held: Tensor, times: Tensor
-) -> tuple[pd.DataFrame, Tensor, Estimate]:
-    """The C columns and values of labels (column, kind, measure), those of rows x (n, bits) whose
-    labels have the numbers values (n, F): them (n, C), and how much each token tells of them
-    (tokens, C).
-    """
-    if real := is_real(data):
-        effects = difference(held, x, times)
-        strength = effects.value.abs().amax(0)
-    else:
-        mean = x.nanmean(0)
-        strength = mean * (1 - mean)
-    kept = strength.topk(min(MOST_COLUMNS, len(strength))).indices.sort().values
-    x = x[:, kept]
-    effects = (
-        Estimate(*(part[:, kept] for part in effects)) if real else log_odds_ratio(held, x, times)
-    )
+    rows, x, held = rows[trained], x[trained], (p @ language.bag(model.sentences).to(p))[trained]
+    values = data.feature_values(Batch(x, rows, data.labels[rows]))
     labels = [
         (column[:, None] == torch.arange(len(feature.outcomes))).float()
         for feature, column in zip(data.features, values.T, strict=True)
     ]
+    told = [(name, "column") for name in data.columns]
+    told += [(f"{f.name}={v}", "label") for f in data.features for v in f.outcomes]
+    columns = pd.DataFrame(told, columns=["column", "kind"])
+    times = resample(x)
     x = torch.cat([x, *labels], -1)
-    odds = log_odds_ratio(held, x[:, len(kept) :], times)
-    columns = [(data.columns[k], "column", DIFFERENCE if real else LOG_ODDS) for k in kept]
-    columns += [(f"{f.name}={v}", "label", LOG_ODDS) for f in data.features for v in f.outcomes]
-    both = zip(effects, odds, strict=True)
-    return (
-        pd.DataFrame(columns, columns=["column", "kind", "measure"]),
-        x,
-        Estimate(*(torch.cat(parts, -1) for parts in both)),
-    )
+    effects = difference(held, x, times)
+    known = torch.where(x.isnan(), x.nanmean(0), x)
+    parts, tokens = [], []
+    for j in range(language.tokens):
+        value, low, high = (part[j] for part in effects)
+        numbers = {"value": value.numpy(), "low": low.numpy(), "high": high.numpy()}
+        parts.append(columns.assign(token=language.token_name(j), **numbers))
+        score = (known @ value.float()).masked_fill(held[:, j] < 0.5, -torch.inf)
+        typical = score.argsort(descending=True)[:TYPICAL]
+        typical = rows[typical[score[typical].isfinite()]]
+        tokens.append({
+            "token": language.token_name(j), "share": float(held[:, j].mean()),
+            "higher": _in_words(columns["column"], value, low > 0),
+            "lower": _in_words(columns["column"], -value, high < 0),
+            "typical": ", ".join(sampling.row_names(data, typical)),
+        })  # fmt: skip
+    order = ["token", "column", "kind", "value", "low", "high"]
+    return {
+        "rows.csv": listed,
+        "token_columns.csv": pd.concat(parts)[order],
+        "tokens.csv": pd.DataFrame(tokens),
+    }
 
 
 def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
-    r"""(tokens, C) mean of standardised columns x (n, C) where a token is held, less that where it
-    is not, in standard deviations:
+    r"""(tokens, C) mean of columns x (n, C) where a token is held, less that where it is not:
 
     .. math:: \frac{\sum_i p_i x_i + \bar x}{\sum_i p_i + 1}
         - \frac{\sum_i (1 - p_i) x_i + \bar x}{\sum_i (1 - p_i) + 1}, \quad p_i = P(w \mid x_i).
 
     An average row is added on either side, so that a token that is always there, or never, has 0.
-    held (n, tokens) is P(token in the sentence | x_i), times (resamples, n) of `resample` gives
-    95 % percentile intervals.
+    NaN are left out. held (n, tokens) is P(token in the sentence | x_i), times (resamples, n) of
+    `resample` gives 95 % percentile intervals.
 
     Example:
         >>> held = torch.tensor([[1.0], [1.0], [0.0], [0.0]])
         >>> difference(held, 2 * held - 1, torch.ones(1, 4)).value  # 2/3 less -2/3
         tensor([[1.3333]], dtype=torch.float64)
     """
-    x = x.double()
+    known, x = (~x.isnan()).double(), x.double().nan_to_num()
 
     def statistic(one: Tensor, weight: Tensor) -> Tensor:
         """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
-        n, of_token, whole = weight.sum(-1, True), (weight @ one)[:, None], weight @ x
-        mean, with_it = whole / n, (weight * one) @ x
-        return (with_it + mean) / (of_token + 1) - (whole - with_it + mean) / (n - of_token + 1)
+        n, whole, of_token = weight @ known, weight @ x, weight * one
+        n_with, whole_with, mean = of_token @ known, of_token @ x, whole / n
+        present = (whole_with + mean) / (n_with + 1)
+        return present - (whole - whole_with + mean) / (n - n_with + 1)
 
-    return _of_tokens(statistic, held, times)
-
-
-def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
-    r"""(tokens, C) log odds of x = 1 where a token is held, less those where it is not, nats:
-
-    .. math:: \log \frac{n_{11} + p}{n_{10} + 1 - p} - \log \frac{n_{01} + p}{n_{00} + 1 - p},
-        \quad n_{ab} = \sum_i P(w = a \mid x_i) [x_{ic} = b].
-
-    p is the share of 1s in the column: an average row is added on either side, so that a token that
-    is always there, or never, has 0. So has a column that is constant.
-    held (n, tokens) is P(token in the sentence | x_i), x (n, C) is 0 or 1, or NaN, which is left
-    out; times (resamples, n) of `resample` gives 95 % percentile intervals.
-
-    Example:
-        >>> held = torch.tensor([[1.0], [1.0], [0.0], [0.0]])
-        >>> log_odds_ratio(held, held, torch.ones(1, 4)).value  # log 25
-        tensor([[3.2189]], dtype=torch.float64)
-    """
-    known, x = (~x.isnan()).double(), x.double().nan_to_num()
-
-    def ratio(one: Tensor, weight: Tensor) -> Tensor:
-        """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
-        n, of_token, of_column = weight @ known, weight @ (one[:, None] * known), weight @ x
-        p = of_column / n
-        both = weight @ (one[:, None] * x)
-        present = (both + p) / (of_token - both + 1 - p)
-        absent = (of_column - both + p) / (n - of_token - of_column + both + 1 - p)
-        log_ratio = (present / absent).log().nan_to_num(0)  # where all are 0 in a resample, or 1
-        return log_ratio.round(decimals=9)
-
-    return _of_tokens(ratio, held, times)
-
-
-def _of_tokens(
-    statistic: Callable[[Tensor, Tensor], Tensor], held: Tensor, times: Tensor
-) -> Estimate:
-    """A statistic (resamples, C) of a token (n,) and weights (resamples, n), of all tokens held
-    (n, tokens), at equal weights and with percentile intervals from times (resamples, n).
-    """
     tokens, once = held.double().T, torch.ones(1, len(held)).double()
     levels = torch.tensor([0.025, 0.975]).double()
-    value = torch.cat([statistic(one, once) for one in tokens])
-    if not value.numel():  # no columns: there are no quantiles of nothing
-        return Estimate(value, value, value)
-    low, high = torch.stack(
-        [statistic(one, times.double()).quantile(levels, 0) for one in tokens], 1
-    )
-    return Estimate(value, low, high)
+    bounds = [statistic(one, times.double()).quantile(levels, 0) for one in tokens]
+    low, high = torch.stack(bounds, 1)
+    return Estimate(torch.cat([statistic(one, once) for one in tokens]), low, high)
 
 
 def _in_words(names: pd.Series[str], strength: Tensor, known: Tensor) -> str:
-    """For example "feathers (3.9), eggs (2.1)": the strongest of those that are known, nats."""
+    """For example "feathers (0.9), eggs (0.6)": the strongest of those that are known."""
     order = strength.masked_fill(~known, -torch.inf).argsort(descending=True)[:IN_WORDS].tolist()
     return ", ".join(f"{names[k]} ({abs(float(strength[k])):.1f})" for k in order if known[k])
 
 
+# -- measures of images ----------------------------------------------------------------------------
+
+
+BEAMS, KEPT = 32, 256  # of the search for best sentences, where the posterior does not factor
+SIMULATED = 4096  # trajectories simulated at once
+READ = 4  # sentences of an input in the figure
+LISTED = 10  # sentences of an input in the table
+BINS = 8  # of equal counts, of a continuous feature
+HOLDERS, EXAMPLES = 64, 4  # sentences with a token: of its mean change, and shown
+MOST_TOKENS = 40  # in the figure
+
+
+class Sampled(NamedTuple):
+    """What a model samples of the B inputs of a split.
+
+    - ``batch``: the inputs, and ``q`` their P(z0 | x), (B, d);
+    - ``s``: (B, draws, width) sentences read off their trajectories;
+    - ``posterior``: (B, draws, width) sentences drawn ∝ R(s; x), exactly where the posterior
+      factors, else among the best that a beam search visited;
+    - ``best``: (B, width) the sentence of the highest reward, of all or of those visited;
+    - ``log_z``: (B,) log Σ_s R(s; x), nats, over all sentences or those visited.
+    """
+
+    split: str
+    batch: Batch
+    q: Normal
+    s: Tensor
+    posterior: Tensor
+    best: Tensor
+    log_z: Tensor
+
+
+def sample(model: AttractorModel, batch: Batch, split: str, draws: int) -> Sampled:
+    """`draws` sentences of each input, off its trajectories and of its posterior, and its best."""
+    s = torch.cat([model.describe(x, draws).s for x in batch.x.split(max(1, SIMULATED // draws))])
+    q = model.encode(batch.x).distribution
+    if model.posterior.factored:
+        exact: Any = model.posterior(q)
+        posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
+        return Sampled(split, batch, q, s, posterior, exact.mode, exact.log_z)
+    best = sampling.search_sentences(model, q, BEAMS, KEPT)
+    posterior = torch.stack([best.sample() for _ in range(draws)], 1)
+    return Sampled(split, batch, q, s, posterior, best.s[:, 0], best.log_z)
+
+
+def measure_images(run: Run, config: Config) -> dict[str, Any]:
+    """Tables of images: sentences of `inputs` training images and of `held_out_inputs` of each
+    other split, read off trajectories (``sampler``) and drawn ∝ R(s; x) (``posterior``).
+
+    - ``summary.csv``: of each split, means over inputs of the number of tokens, of the entropy,
+      nats, from the shares of the draws, so not above log(draws), and of the share of the commonest
+      sentence (top).
+    - ``sentences.csv``, of the inputs in the figure: the sentences read most often and the best
+      one: share of the draws, and probability in the posterior.
+    - ``tokens.csv``: of training images, the share of sentences that hold a token, and R² of its
+      presence on each feature, see `variance_explained`.
+    - ``images.npz``, ``changes.npz``: the pictures in the figures.
+    """
+    model, data = run.model, run.data
+    sampled = []
+    for split in data.splits:
+        batch = data.batch(config.inputs if split == "train" else config.held_out_inputs, split)
+        sampled.append(sample(model, batch, split, config.image_draws))
+    some = [config.images, *[max(1, config.images // (len(sampled) - 1)) for _ in sampled[1:]]]
+    listed, images = [], {}
+    for part, n in zip(sampled, some, strict=True):
+        n = min(n, len(part.s))
+        table, pictures = _show(model, part, n)
+        listed.append(table)
+        images[part.split] = _pixels(pictures)
+        batch = Batch(*(values[:n] for values in part.batch))
+        images[f"{part.split} labels"] = sampling.labels_of(data, batch)
+    tokens = list_tokens(model.language, data, sampled[0])
+    return {
+        "summary.csv": pd.DataFrame([_summarise(model.language, part) for part in sampled]),
+        "sentences.csv": pd.concat(listed),
+        "tokens.csv": tokens,
+        "images.npz": images,
+        "changes.npz": _changes(model, sampled[0], tokens),
+    }
+
+
+def _summarise(language: Language, sample: Sampled) -> dict[str, Any]:
+    """A row of ``summary.csv``."""
+    key = language.key(sample.s)
+    share = (key[:, :, None] == key[:, None]).float().mean(-1)  # of an input's draws, (B, draws)
+    return {
+        "split": sample.split,
+        "inputs": len(key),
+        "length": float(language.length(sample.s).mean()),
+        "entropy": float(-share.log().mean()),
+        "top": float(share.max(-1).values.mean()),
+    }
+
+
+def _rank(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
+    """The n different sentences (n, width) among the draws s (draws, width) of an input, commonest
+    first, and their shares (n,).
+    """
+    _, inverse, counts = language.key(s).unique(return_inverse=True, return_counts=True)
+    first = torch.full((len(counts),), len(s))
+    first = first.scatter_reduce(0, inverse, torch.arange(len(s)), "amin")
+    order = counts.argsort(descending=True, stable=True)
+    return s[first[order]], counts[order] / len(s)
+
+
+def _show(model: AttractorModel, sample: Sampled, inputs: int) -> tuple[pd.DataFrame, Tensor]:
+    """Rows of ``sentences.csv`` for the first inputs, and (inputs, 3 + READ, channels, side, side)
+    images: the input, its reconstruction, the sentences read most often, decoded, and the best one.
+    """
+    language, q, parts = model.language, sample.q, []
+    x, best = sample.batch.x[:inputs], sample.best[:inputs]
+    images = [
+        x,
+        model.reconstruct(x).mean,
+        *[torch.ones_like(x)] * READ,
+        model.decoder(model.embed(best)).mean,
+    ]
+    pictures = torch.stack([part.cpu() for part in images], 1)
+    for k in range(inputs):
+        s, share = (part[:LISTED] for part in _rank(language, sample.s[k]))
+        pictures[k, 2 : 2 + len(s[:READ])] = model.decoder(model.embed(s[:READ])).mean
+        key = language.key(best[k])
+        if not bool((language.key(s) == key).any()):
+            drawn = (language.key(sample.s[k]) == key).float().mean()
+            s, share = torch.cat([s, best[k, None]]), torch.cat([share, drawn[None]])
+        log_reward = model.reward.log_pairs(Normal(q.loc[k : k + 1], q.scale[k : k + 1]), s)[0]
+        part = {
+            "split": sample.split,
+            "input": k,
+            "rank": range(1, len(s) + 1),
+            "sentence": [language.name(row) for row in s],
+            "sampler": share.numpy(),
+            "posterior": (log_reward - sample.log_z[k]).exp().numpy(),
+            "best": (language.key(s) == key).int().numpy(),
+        }
+        parts.append(pd.DataFrame(part))
+    return pd.concat(parts), pictures
+
+
+def _pixels(images: Tensor) -> np.ndarray:
+    """Images from 0 to 1 as bytes."""
+    return (255 * images.detach().cpu().clamp(0, 1)).byte().numpy()
+
+
+def variance_explained(p: Tensor, values: Tensor, feature: Feature) -> Tensor:
+    r"""(K,) R² on a feature of the presence of each of K tokens.
+
+    .. math:: R^2 = \sum_g \frac{n_g}{n} \frac{(p_g - \bar p)^2}{\bar p (1 - \bar p)}
+
+    with p_g the mean over the n_g inputs of group g: the share of the variance of a token's
+    indicator that the groups explain. Groups are the outcomes of a categorical feature, the values
+    of a continuous one that has at most `BINS`, or `BINS` bins of equal counts. A token that tells
+    nothing of the feature has (groups − 1) / n by chance. NaN for tokens always or never present.
+
+    Args:
+        p: (n, K) P(the token is present | input).
+        values: (n,) of the feature, NaN where missing; such inputs are left out.
+    """
+    known = ~values.isnan()
+    p, values = p[known].double(), values[known]
+    if not len(p):
+        return torch.full((p.shape[1],), torch.nan)
+    different, group = values.unique(return_inverse=True)
+    if not feature.categorical and len(different) > BINS:
+        edges = values.quantile(torch.linspace(0, 1, BINS + 1)[1:-1].to(values)).unique()
+        group = torch.bucketize(values, edges, right=True)
+    n = torch.bincount(group).double()
+    mean = p.mean(0)
+    total = torch.zeros(len(n), p.shape[1], dtype=p.dtype).index_add_(0, group, p)
+    of_group = total / n.clamp(min=1)[:, None]
+    between = (n[:, None] * (of_group - mean).square()).sum(0) / len(p)
+    variance = mean * (1 - mean)
+    explained = (between / variance).clamp(max=1.0)
+    return torch.where(variance > 1e-9, explained, torch.nan).float()
+
+
+def list_tokens(language: Language, data: Labelled, sample: Sampled) -> pd.DataFrame:
+    """Rows of ``tokens.csv``: (token, sampler, posterior), and R² on each feature."""
+    present = language.bag(sample.s).mean(1)  # (B, K)
+    table = {
+        "token": [language.token_name(j) for j in range(language.tokens)],
+        "sampler": present.mean(0).numpy(),
+        "posterior": language.bag(sample.posterior).mean(1).mean(0).numpy(),
+    }
+    columns = data.feature_values(sample.batch).cpu().T
+    for values, feature in zip(columns, data.features, strict=True):
+        table[f"r2_{feature.name}"] = variance_explained(present, values, feature).numpy()
+    return pd.DataFrame(table)
+
+
+def token_change(model: AttractorModel, s: Tensor, token: int) -> tuple[Tensor, Tensor]:
+    """What a token changes, by taking it away from different sentences s (n, width) that hold it.
+
+    Returns the mean (channels, side, side), from −1 to 1, of decoded images with it minus without
+    it, and examples (n, 2, channels, side, side) without it and with it.
+    """
+    language = model.language
+    place = s.unflatten(-1, (-1, language.tokens))[..., token].argmax(-1)  # 0 in a bag
+    without = language.without(s, place * language.tokens + token)
+    decoded = model.decoder(model.embed(torch.stack([without, s], 1))).mean
+    return (decoded[:, 1] - decoded[:, 0]).mean(0), decoded[:EXAMPLES]
+
+
+def _changes(model: AttractorModel, sample: Sampled, tokens: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Of the tokens in use, ``mean`` (n, channels, side, side) change as strong as it can be shown,
+    and ``examples`` (n, EXAMPLES, 2, channels, side, side), bytes; white where there are fewer.
+
+    In use are those that are present more than a tenth as often as the average one; those of one
+    feature stand together.
+    """
+    language = model.language
+    s = sample.posterior.flatten(0, 1)
+    s = s[np.unique(language.key(s).numpy(), return_index=True)[1]]
+    s = s[torch.randperm(len(s))]
+    held = language.bag(s) > 0
+    shares = tokens[["sampler", "posterior"]]
+    in_use = (shares > 0.1 * shares.mean()).any(axis=1) & held.any(0).numpy()
+    part = tokens[in_use].nlargest(MOST_TOKENS, "sampler")
+    r2 = part.filter(like="r2_").fillna(0.0).to_numpy()
+    if r2.shape[1]:
+        part = part.iloc[np.lexsort((-r2.max(1), r2.argmax(1)))]
+    image = sample.batch.x.shape[1:]
+    mean, examples = torch.ones(len(part), *image), torch.ones(len(part), EXAMPLES, 2, *image)
+    for row, j in enumerate(part.index):
+        change, shown = token_change(model, s[held[:, j]][:HOLDERS], j)
+        mean[row] = 0.5 + change / (2 * max(0.05, float(change.abs().max())))
+        examples[row, : len(shown)] = shown
+    names = part["token"].to_numpy(dtype=str)
+    return {"token": names, "mean": _pixels(mean), "examples": _pixels(examples)}
+
+
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """Tables of classes of bits (`measure_classes`), and of a table's rows and columns
-    (`measure_rows`).
+    """Tables of images (`measure_images`); or of classes of vectors (`measure_classes`), and of a
+    table's rows and columns (`measure_rows`).
     """
+    if sampling.kind_of_inputs(run) == sampling.IMAGES:
+        return measure_images(run, config)
     tables = measure_classes(run, config.exemplars, config.draws, config.inputs)
     if isinstance(run.data, BinaryTable | Vectors):
         tables |= measure_rows(run, config.draws, config.inputs)
     return tables
 
 
-# -- figures ---------------------------------------------------------------------------------------
+# -- figures of vectors ----------------------------------------------------------------------------
 
 
 BOUND = 2.0  # standard deviations of a real-valued column; what is farther has the same colour
-MOST_ROWS = 44  # classes in the figure
+MOST_CLASSES = 30  # in the figure, the largest: of a tree, its first four generations
 
 
-def _is_tree(classes: pd.DataFrame) -> bool:
-    return bool((classes["depth"] > 0).any())
-
-
-def _shown(classes: pd.DataFrame) -> np.ndarray:
-    """Generations of the tree as long as there is room, or the largest classes."""
-    n, depth = len(classes), classes["depth"].to_numpy()
-    if n <= MOST_ROWS:
-        return np.arange(n)
-    if _is_tree(classes):
-        above = np.searchsorted(depth, np.arange(1, depth.max() + 2))  # nodes above each depth
-        return np.arange(int(above[above <= MOST_ROWS].max()))
-    return np.sort(np.argsort(-classes["inputs"].to_numpy(), kind="stable")[:MOST_ROWS])
+def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figures of images, or of classes of vectors and of a table's columns."""
+    if "images.npz" in tables:
+        images = draw_images(tables["sentences.csv"], tables["images.npz"])
+        tokens = draw_tokens(tables["tokens.csv"], tables["changes.npz"])
+        return {"images": images, "tokens": tokens}
+    figures = {"sentences": draw_classes(tables)}
+    if "token_columns.csv" in tables:
+        columns = tables["token_columns.csv"], tables["tokens.csv"]
+        figures["token_columns"] = draw_token_columns(*columns)
+    return figures
 
 
 def draw_classes(tables: Mapping[str, Any]) -> Figure:
     """The figure ``sentences``."""
-    classes, bits = tables["classes.csv"], tables["bits.npz"]
-    share = tables["tokens.csv"].pivot(index="class", columns="token", values="sampler")
-    tokens = list(tables["tokens.csv"]["token"].unique())
-    shown = _shown(classes)
-    part = classes.iloc[shown]
-    rows, tree = len(shown), _is_tree(classes)
-    place = tree_layout(part["parent"].to_numpy()) if tree else np.arange(rows)
-    order = shown[np.argsort(place)]
+    classes, arrays = tables["summary.csv"], tables["classes.npz"]
+    tokens = arrays["names"]
+    order = classes.nlargest(MOST_CLASSES, "inputs").sort_values("class", kind="stable").index
+    rows = len(order)
     height = max(3.0, 1.6 + 0.21 * rows)
-    widths = [2.4 if tree else 0.05, max(1.5, 0.22 * len(tokens)), 1.9, 2.6, 2.6]
-    figure = Figure(figsize=(sum(widths) + 2.0, height), layout="constrained")
-    grid = figure.subplots(1, 5, sharey=True, width_ratios=widths)
-    grid[0].set_ylim(rows - 0.4, -1.6 if tree else -0.6)
-    for axes in grid:
-        axes.tick_params(left=False)
-    labels = [plain(str(classes["path"][k])) for k in order]
-    if tree:
-        _draw_tree(grid[0], part, place, labels)
-    else:
-        grid[0].set_axis_off()
-        grid[1].tick_params(labelleft=True)
-        grid[1].set_yticks(range(rows), labels)
+    widths = [max(1.5, 0.22 * len(tokens)), 1.9, 2.6, 2.6]
+    figure = Figure(figsize=(sum(widths) + 2.6, height), layout="constrained")
+    share, often, decoded, meant = figure.subplots(1, 4, sharey=True, width_ratios=widths)
+    share.set_yticks(range(rows), [plain(str(classes["class"][k])) for k in order])
+    for label, k in zip(share.get_yticklabels(), order, strict=True):
+        label.set_color(RED if classes["held_out"][k] else "black")
 
     shared: dict[str, Any] = {"vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
-    extent = (-0.5, len(tokens) - 0.5, rows - 0.5, -0.5)
-    image = grid[1].imshow(share[tokens].loc[order], cmap="viridis", extent=extent, **shared)
-    starts = np.cumsum(bits["groups"])[:-1] - 0.5
-    grid[1].vlines(starts, -0.5, rows - 0.5, color="white", linewidth=1.5)
+    image = share.imshow(arrays["tokens"][order], cmap="viridis", **shared)
+    starts = np.cumsum(arrays["groups"])[:-1] - 0.5
+    share.vlines(starts, -0.5, rows - 0.5, color="white", linewidth=1.5)
     every = max(1, len(tokens) // 16)
-    grid[1].set_xticks(range(0, len(tokens), every), tokens[::every])
-    grid[1].set_title("tokens")
-    sentences = tables["sentences.csv"]
-    top = sentences[sentences["rank"] == 1].set_index("class").loc[order]
+    share.set_xticks(range(0, len(tokens), every), tokens[::every])
+    share.set_title("tokens")
+    top = tables["sentences.csv"][tables["sentences.csv"]["rank"] == 1].iloc[order]
     for row, (s, p) in enumerate(zip(top["sentence"], top["sampler"], strict=True)):
-        grid[2].text(0.0, row, plain(s, 22), va="center", fontsize=9)
-        grid[2].text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
-    grid[2].set_title("most frequent sentence")
-    grid[2].set_axis_off()
-    real = bool(bits["real"])
-    noun = "column" if real else "bit"
-    for axes, title in ((grid[3], "decoded"), (grid[4], "meant")):
-        extent = (0.5, bits[title].shape[1] + 0.5, rows - 0.5, -0.5)
-        look = shared | (
-            {"vmin": -BOUND, "vmax": BOUND, "cmap": "RdBu_r"} if real else {"cmap": "gray"}
-        )
-        axes.imshow(bits[title][order], extent=extent, **look)
+        often.text(0.0, row, plain(s, 22), va="center", fontsize=9)
+        often.text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
+    often.set_title("most frequent sentence")
+    often.set_axis_off()
+    noun, look = "bit", shared | {"cmap": "gray"}
+    if arrays["real"]:
+        noun, look = "column", shared | {"vmin": -BOUND, "vmax": BOUND, "cmap": "RdBu_r"}
+    for axes, title in ((decoded, "decoded"), (meant, "meant")):
+        axes.imshow(arrays[title][order], **look)
         axes.set(title=f"{noun}s {title}", xlabel=noun)
-        if not name_columns(axes, bits["columns"], first=1.0):
+        if not name_columns(axes, arrays["columns"]):
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    for axes in grid[1:]:
+    for axes in (share, decoded, meant):
+        axes.tick_params(left=False)
         axes.spines[:].set_visible(False)
-    add_scale(grid[4], image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
+    add_scale(meant, image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
     return figure
-
-
-def _draw_tree(axes: Axes, part: pd.DataFrame, place: np.ndarray, labels: list[str]) -> None:
-    depth, parents, red = (part[name].to_numpy() for name in ("depth", "parent", "held_out"))
-    up = np.where(parents < 0, -1, place[parents])  # the root stands above the first row
-    corners = [
-        [(d - 1, u), (d - 1, row), (d, row)] for d, u, row in zip(depth, up, place, strict=True)
-    ]
-    axes.add_collection(LineCollection(corners, colors=GREY, linewidths=0.8, zorder=1))
-    axes.scatter([0], [-1], s=26, color=GREY, zorder=2)
-    for chosen, colour, marker in ((red == 0, BLUE, "o"), (red > 0, RED, "s")):
-        look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 2}
-        axes.scatter(depth[chosen], place[chosen], s=26, **look)
-    axes.set_xlim(-0.2, depth.max() + 1.6)
-    for row, d in zip(place, depth, strict=True):
-        axes.text(d + 0.2, row, labels[int(row)], va="center", fontsize=8)
-    axes.set(xticks=range(int(depth.max()) + 1), yticks=[], xlabel="depth", title="tree of classes")
-    axes.spines[:].set_visible(False)
-
-
-SCALES = {LOG_ODDS: (4.0, "nats"), DIFFERENCE: (1.5, "sd")}  # what is stronger has one colour
 
 
 def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
-    """Log odds ratios, or differences, tokens × columns; white where the interval has 0 in it. Of
-    more columns than have room, those that the tokens tell most of.
+    """Differences, tokens × columns; white where the interval has 0 in it. Of more columns than
+    have room, those that the tokens tell most of.
     """
     tokens = list(meaning["token"])
-    told = table[["column", "kind", "measure"]].drop_duplicates(["column", "kind"])
+    told = table[["column", "kind"]].drop_duplicates()
     names, is_label = told["column"].to_numpy(), (told["kind"] == "label").to_numpy()
-    ratio, low, high = (
+    value, low, high = (
         table[part].to_numpy().reshape(len(tokens), -1) for part in ("value", "low", "high")
     )
-    bounds = told["measure"].map({name: bound for name, (bound, _) in SCALES.items()}).to_numpy()
-    ratio = np.where((low > 0) | (high < 0), ratio, np.nan) / bounds  # of the colour scale
-    strength = np.nan_to_num(np.abs(ratio))
-    labels = _strongest(is_label, strength, MOST_NAMED // 2)
-    columns = _strongest(~is_label, strength, MOST_NAMED - len(labels))
-    # side by side what the same token tells most of
+    value = np.where((low > 0) | (high < 0), value, np.nan)
+    strength = np.nan_to_num(np.abs(value))
+    order = np.argsort(-strength.max(0), kind="stable")[:MOST_NAMED]
+    # side by side what the same token tells most of; labels last
     best = np.where(strength.any(0), strength.argmax(0), len(tokens))
-    columns = columns[np.lexsort((-strength.max(0)[columns], best[columns]))]
-    order = np.concatenate([columns, labels])
+    order = order[np.lexsort((-strength.max(0)[order], best[order], is_label[order]))]
     figure = Figure(figsize=(3 + 0.24 * len(order), 2.4 + 0.26 * len(tokens)), layout="constrained")
     axes = figure.subplots()
-    look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1, "aspect": "auto"}
-    image = axes.imshow(ratio[:, order], **look)
+    image = axes.imshow(value[:, order], cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
     name_columns(axes, list(names[order]))
     shares = [f"{t}  {s:.0%}" for t, s in zip(tokens, meaning["share"], strict=True)]
     axes.set_yticks(range(len(tokens)), shares, fontsize=9)
-    if len(labels):
-        axes.axvline(len(columns) - 0.5, color=GREY, linewidth=1.5)
-    more = int((~is_label).sum()) - len(columns)
-    rest = f" ({more} more columns are in the file)" if more else ""
+    axes.axvline((~is_label[order]).sum() - 0.5, color=GREY, linewidth=1.5)
+    more = len(names) - len(order)
+    rest = f" ({more} more are in the file)" if more else ""
     axes.set(title=f"Tokens and columns{rest}", ylabel="token, and its share of sentences")
-    for measure in told["measure"].unique():
-        bound, unit = SCALES[measure]
-        marks = FuncFormatter(lambda share, _, bound=bound: f"{bound * share:g}")
-        add_scale(
-            axes,
-            image,
-            f"{measure}, {unit}",
-            extend="both",
-            ticks=np.linspace(-1, 1, 5),
-            format=marks,
-        )
+    add_scale(axes, image, "difference with the token", extend="both")
     return figure
 
 
-def _strongest(chosen: np.ndarray, strength: np.ndarray, most: int) -> np.ndarray:
-    """Numbers of those chosen columns (C,) that any token tells most of, in increasing order."""
-    greatest = np.where(chosen, strength.max(0), -1.0)
-    return np.sort(np.argsort(-greatest, kind="stable")[: min(most, int(chosen.sum()))])
+# -- figures of images -----------------------------------------------------------------------------
 
 
-def draw(tables: dict[str, Any]) -> dict[str, Any]:
-    """Figures of classes of bits, and of a table's columns."""
-    figures = {"sentences": draw_classes(tables)}
-    if "token_columns.csv" in tables:
-        columns = tables["token_columns.csv"], tables["token_meaning.csv"]
-        figures["token_columns"] = draw_token_columns(*columns)
-    return figures
+LETTERS = 13  # of a sentence on a line, its dots among them
+# inches: an image, its column and row, the heading, a margin; so that all stand where they belong
+IMAGE, COLUMN, ROW, HEAD, MARGIN = 0.74, 0.88, 1.14, 0.5, 0.3
+THUMB, LINE, CELL, GAP = 0.5, 0.56, 0.42, 0.14  # of tokens: an image, a row, a number of R²
+
+
+def draw_images(sentences: pd.DataFrame, images: Mapping[str, np.ndarray]) -> Figure:
+    """Of the first inputs of each split: the input, its reconstruction, the sentences read most
+    often and the best one, decoded, in two columns of inputs.
+    """
+    inputs: list[Any] = list(sentences.groupby(["split", "input"], sort=False))
+    down, best_at = -(-len(inputs) // 2), 2 + READ
+    places = COLUMN * (np.arange(3 + READ) + np.repeat([0, 0.15, 0.3], [2, READ, 1]))
+    width = places[-1] + COLUMN + MARGIN
+    figure, axes = _canvas(2 * width, HEAD + ROW * down)
+    centred: dict[str, Any] = {"ha": "center", "linespacing": 1.05}
+    heads = {0: "input", 1: "decoded\nfrom z0", best_at: "best\nby reward"}
+    for n, ((split, k), part) in enumerate(inputs):
+        left, top = MARGIN + width * (n // down), HEAD + ROW * (n % down)
+        often = part[(part["sampler"] > 0) & (part["rank"] <= READ)]
+        best = part[part["best"] == 1].iloc[0]
+        label = str(images[f"{split} labels"][k]).split("\n")
+        texts = {0: "\n".join(plain(line, 14) for line in label), 1: ""}
+        read = zip(often["sentence"], often["sampler"], strict=True)
+        texts |= {2 + j: _text(*row) for j, row in enumerate(read)}
+        texts[best_at] = _text(best["sentence"], best["posterior"])
+        for j, text in texts.items():
+            x = left + places[j]
+            _place(axes, images[split][k, j], x, top, IMAGE)
+            axes.text(x + IMAGE / 2, top + IMAGE + 0.03, text, fontsize=7.5, va="top", **centred)
+            if n % down == 0 and j in heads:
+                axes.text(x + IMAGE / 2, top - 0.08, heads[j], fontsize=8, va="bottom", **centred)
+        if n % down == 0:
+            middle = left + (places[2] + places[1 + READ] + IMAGE) / 2
+            head = "sentences read most often"
+            axes.text(middle, top - 0.08, head, fontsize=8, va="bottom", **centred)
+        if k == 0 or n % down == 0:
+            look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "top"}
+            axes.text(left - 0.05, top, split_name(split), fontsize=8, **look)
+    return figure
+
+
+def _text(sentence: str, share: float) -> str:
+    """A sentence on one line, or on two where it is long, and its share."""
+    lines = textwrap.wrap(sentence.replace("·", " "), LETTERS, max_lines=2, placeholder=" …")
+    return "·\n".join(line.replace(" ", "·") for line in lines) + f"\n{share:.0%}"
+
+
+def draw_tokens(tokens: pd.DataFrame, changes: Mapping[str, np.ndarray]) -> Figure:
+    """For each token in use: its shares, what it changes in decoded images, and R² on features."""
+    part = tokens.set_index("token").loc[list(changes["token"])]
+    features = list(tokens.filter(like="r2_"))
+    names = [plain(str(name).removeprefix("r2_")) for name in features]
+    first = 1.75 + LINE + GAP  # of the examples
+    last = first + changes["examples"].shape[1] * (2 * THUMB + GAP) + GAP
+    head = max(0.75, 0.25 + 0.085 * max(map(len, names), default=0))
+    figure, axes = _canvas(last + len(features) * CELL + GAP, head + LINE * len(part) + GAP)
+    above: dict[str, Any] = {"fontsize": 8, "ha": "right", "va": "bottom"}
+    shares = {"sampler": (0.95, BLUE), "posterior": (1.56, RED)}
+    for source, (x, colour) in shares.items():
+        axes.text(x, head - 0.1, f"share,\n{source}", color=colour, **above)
+    axes.text(1.75 + THUMB, head - 0.1, "mean\nchange", **above)
+    axes.text(last - GAP, head - 0.1, "sentences without the token, and with it", **above)
+    for k, name in enumerate(names):
+        x = last + CELL * (k + 0.5)
+        axes.text(x, head - 0.08, f"R² {name}", fontsize=8, rotation=90, ha="center", va="bottom")
+    for row, token in enumerate(part.index):
+        numbers = part.loc[token]
+        y = head + LINE * row
+        axes.text(0.15, y + THUMB / 2, token, fontsize=11, va="center")
+        for source, (x, colour) in shares.items():
+            text = f"{numbers[source]:.0%}"
+            axes.text(x, y + THUMB / 2, text, fontsize=8, ha="right", va="center", color=colour)
+        _place(axes, changes["mean"][row], 1.75, y, THUMB)
+        for k, pair in enumerate(changes["examples"][row]):
+            if not (pair == 255).all():  # fewer sentences hold the token
+                for j, image in enumerate(pair):
+                    x = first + k * (2 * THUMB + GAP) + j * THUMB
+                    _place(axes, image, x, y, THUMB)
+        if features:
+            _draw_explained(axes, numbers[features].to_numpy(float), last, y)
+    return figure
+
+
+def _draw_explained(axes: Axes, r2: np.ndarray, x: float, y: float) -> None:
+    """The numbers of a token, with their upper left corner at x, y."""
+    extent = (x, x + CELL * len(r2), y + THUMB, y)
+    axes.imshow(r2[None], extent=extent, aspect="auto", cmap="Blues", vmin=0, vmax=1)
+    for k, value in enumerate(r2.tolist()):
+        text = "–" if value != value else f"{value:.2f}"
+        ink = "white" if value > 0.55 else "black" if value >= 0.05 else GREY
+        at = x + CELL * (k + 0.5), y + THUMB / 2
+        axes.text(*at, text, fontsize=7, color=ink, ha="center", va="center")
+
+
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes in inches, from its upper left corner."""
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_autoscale_on(False)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    return figure, axes
+
+
+def _place(axes: Axes, image: np.ndarray, x: float, y: float, size: float) -> None:
+    """Draw bytes (channels, side, side) in a grey frame, with the upper left corner at x, y."""
+    pixels = np.moveaxis(np.broadcast_to(image, (3, *image.shape[1:])), 0, -1)
+    axes.imshow(pixels, extent=(x, x + size, y + size, y), aspect="auto", interpolation="nearest")
+    corners = [x, x + size, x + size, x, x], [y, y, y + size, y + size, y]
+    axes.plot(*corners, color=LIGHT_GREY, linewidth=0.6, zorder=3)

@@ -42,8 +42,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "inputs": 200, "resamples": 5, "permutations": 5, "code_permutations": 3,
         "max_pairs": 20_000,
     },
-    "sentences": {"exemplars": 4, "draws": 4, "inputs": 60},
-    "image_sentences": {"inputs": 60, "held_out_inputs": 20, "draws": 8, "images": 6},
+    "sentences": {
+        "exemplars": 4, "draws": 4, "inputs": 60, "held_out_inputs": 20, "image_draws": 8,
+        "images": 6,
+    },
     "calibration": {
         "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8,
     },

@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib
 import matplotlib.style
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
@@ -78,22 +77,3 @@ def colours_of(own: Sequence[str], n: int) -> list[str]:
     """n colours, of outcomes or classes: their own where they have any, else ten that recur."""
     colours = [colour for colour in own if colour] or CLASS_COLOURS
     return [colours[k % len(colours)] for k in range(n)]
-
-
-def tree_layout(parents: np.ndarray) -> np.ndarray:
-    """(N,) the row of every node when parents stand above their children, as in an outline; parents
-    (N,), -1 for none.
-
-    >>> tree_layout(np.array([-1, -1, 0, 0, 1, 1])).tolist()  # L, R, LL, LR, RL, RR
-    [0, 3, 1, 2, 4, 5]
-    """
-    children: dict[int, list[int]] = {}
-    for node, parent in enumerate(parents.tolist()):
-        children.setdefault(parent, []).append(node)
-    rows = np.empty(len(parents), dtype=int)
-    stack, row = children.get(-1, [])[::-1], 0
-    while stack:
-        node = stack.pop()
-        rows[node], row = row, row + 1
-        stack.extend(children.get(node, [])[::-1])
-    return rows

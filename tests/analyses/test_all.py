@@ -20,7 +20,7 @@ from plot_attractors.runs.analyze import analyze
 from ..run_directory import lacking
 from ..small import SETTINGS, Untrained, measured, random_decoder, untrained
 
-ELSEWHERE = {"image_sentences", "people"}
+ELSEWHERE = {"people"}
 NAMES = sorted(SETTINGS.keys() - ELSEWHERE | {"data", "training"})
 
 
@@ -157,19 +157,17 @@ def test_trajectories_table(results: Path) -> None:
 
 def test_sentences_tables(results: Path, run_path: Path) -> None:
     table = pd.read_csv(results / "sentences" / "sentences.csv")
-    listed = table.groupby("class")
+    listed = table.groupby("class", sort=False)
     assert (listed["sampler"].sum() <= 1 + 1e-5).all()
     assert listed["sampler"].apply(lambda p: p.is_monotonic_decreasing).all()
-    language = Run(run_path).model.language
+    data, language = Run(run_path).data, Run(run_path).model.language
     assert set(table["sentence"]) <= {language.name(s) for s in language.sentences}
-    data = Run(run_path).data
-    assert list(listed["path"].first()) == list(data.class_names)
-    tokens = pd.read_csv(results / "sentences" / "tokens.csv")
-    assert len(tokens) == len(data.class_names) * language.tokens
-    pairs = tokens["sampler"].to_numpy().reshape(-1, 2)  # tokens of a pair exclude each other
-    assert (pairs.sum(1) <= 1 + 1e-5).all()
     summary = pd.read_csv(results / "sentences" / "summary.csv")
-    assert list(summary["classes"]) == [2, 4, 8]
+    assert list(summary["class"]) == list(listed.groups) == list(data.class_names)
+    tokens = np.load(results / "sentences" / "classes.npz")["tokens"]
+    pairs = tokens.reshape(len(summary), -1, 2)  # tokens of a pair exclude each other
+    assert (pairs.sum(-1) <= 1 + 1e-5).all()
+    np.testing.assert_allclose(tokens.sum(-1), summary["length"], rtol=1e-4)
 
 
 def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path) -> None:
@@ -207,7 +205,7 @@ def test_tables_with_and_without_labels(tmp_path: Path, labels: list[str]) -> No
     figures = registry.load("analyses", "sentences").draw(tables)
     assert set(figures) == {"sentences", "token_columns"}
     table = tables["sentences.csv"]
-    assert sorted(table["path"].unique()) == (
+    assert sorted(table["class"].unique()) == (
         ["birds", "cats$", "dogs"] if labels else ["all inputs"]
     )
 

@@ -79,7 +79,7 @@ def variant(kind: str, most: int = MOST) -> Run:
 OF_BITS = {"information_loss"}  # which no other numbers make sense of
 # of classes of this package, of a real run, or of people's data
 NEVER = {"data", "training", "people"}
-OF_OTHERS = {"compare_language_of_thought", "image_sentences"}
+OF_OTHERS = {"compare_language_of_thought"}
 DESCRIBED = ("composition", "decodability", "diversity", "language_measures")
 ALL = sorted(set(registry.names("analyses")))
 
@@ -154,7 +154,7 @@ def test_decoded_counts_stand_beside_their_mean() -> None:
     run, program = variant("poisson"), registry.load("analyses", "sentences")
     torch.manual_seed(1)
     bits = program.measure(run, program.Config(**{**SETTINGS["sentences"], "inputs": 500}))[
-        "bits.npz"
+        "classes.npz"
     ]
     assert bits["real"]
     few, many = bits["meant"]  # 1 and 4 of 5, about a mean of 2.5 and a deviation of 1.75
