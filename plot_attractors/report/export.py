@@ -4,58 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import math
 import shutil
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import tomlkit
-import torch
 
 from plot_attractors.data import digests
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store, trust, weights
-from plot_attractors.runs.analyze import applies
-from plot_attractors.runs.numbers import NUMBERS, minutes, numbers, value_of
+from plot_attractors.runs.numbers import NUMBERS, minutes, numbers
 from plot_attractors.runs.run import ATTRACTOR
-from plot_attractors.runs.settings import as_text, fields, flatten, from_table, to_table
+from plot_attractors.runs.settings import flatten
 
-__all__ = ["export", "measured_again"]
+__all__ = ["export"]
 
 CARD = "card.md"
 # of environment.json; the command line and the machine's name for itself are left out
 ENVIRONMENT = "python versions processors threads device commit dirty started ended seconds"
-
-# Numbers that are measured again, of the weights as they are kept: means over inputs, of as many
-# draws of each as by default, so that those of more inputs may be compared with them, which a KL
-# may not. Analyses and their sizes, as often as REPEATS.
-AGAIN = "p p_negative p_held_out tv tv_excess ess_512 topographic_similarity"
-SIZES: dict[str, dict[str, int]] = {
-    "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
-    "calibration": {"inputs": 4, "wide_inputs": 4, "wide_draws": 1},
-    "language_measures": {
-        "inputs": 300, "resamples": 2, "permutations": 2, "code_permutations": 1,
-    },
-}  # fmt: skip
-REPEATS = 5
-
-logger = logging.getLogger("plot_attractors")
-
 
 def export(run: str | Path | Run, folder: str | Path) -> Path:
     """Write a finished run that was analysed as a small directory, and return its path.
 
     - ``weights.safetensors``: the model's state (`runs.weights.pack`); ``config.toml``;
     - ``environment.json``: versions, commit, duration;
-    - ``numbers.json``: `METRICS` of the run's analyses by name, and some of them measured again of
-      the kept weights;
+    - ``numbers.json``: `METRICS` of the run's analyses by name;
     - ``card.md``: all of that to read, with what the data and the limits are (``limits.toml``).
 
     Such a directory is opened as any other run, and may be analysed; it cannot be trained further,
@@ -79,8 +58,7 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
         store.write(temporary / pretrained.WEIGHTS, content)
         store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
         store.write(temporary / "environment.json", json.dumps(kept, indent=2).encode())
-        again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in known])
-        about = {"precision": precision, "analyses": known, "again": again}
+        about = {"precision": precision, "analyses": known}
         store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())
         store.write(temporary / CARD, _card(Run(temporary), about, len(content)).encode())
         shutil.rmtree(folder, ignore_errors=True)
@@ -114,33 +92,6 @@ def _refuse(run: Run, folder: Path) -> None:
             )
 
 
-def measured_again(
-    run: Run, names: Sequence[str], repeats: int = REPEATS
-) -> dict[str, dict[str, float]]:
-    """Mean and standard deviation (n − 1) of metrics over small samples, by name; those whose
-    analysis does not apply are left out.
-    """
-    values: dict[str, list[float]] = {}
-    for analysis, sizes in SIZES.items():
-        own = [METRICS[name] for name in names if METRICS[name].analysis == analysis]
-        program = registry.load("analyses", analysis)
-        if not own or not applies(program, run):
-            continue
-        config = from_table(program.Config, sizes)
-        for repeat in range(repeats):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(run.seed + 2 + repeat)
-                tables: dict[str, pd.DataFrame] = program.measure(run, config)
-            for metric in own:
-                value = value_of(tables[f"{metric.table}.csv"], metric)
-                values.setdefault(metric.name, []).append(value)
-    return {
-        name: {"mean": float(np.mean(own)), "sd": float(np.std(own, ddof=min(1, repeats - 1)))}
-        for name, own in values.items()
-        if np.isfinite(own).all()
-    }
-
-
 # The card.
 
 
@@ -164,19 +115,15 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         **machine,
     }
     found = dict.fromkeys(METRICS, math.nan) | about["analyses"]
-    differing = _table(["setting", "here", "default"], _differing(run))
     paragraphs = [
         f"# A trained model: {run.program_name} on {run.data_name}, seed {run.seed}",
         "Written by `plot-attractors export`. The directory is opened as any other run. It cannot "
         "be trained further, and has no `metrics.csv`, which the analysis `training` needs.",
         _table(["", ""], ([key, str(value)] for key, value in facts.items())),
         f"Trained by\n\n```sh\n{reproduce.commands(run)[0]}\n```",
-        "## Settings that differ from the defaults of the programs",
-        differing,
         "## Numbers",
-        "*This run*: by its analyses, before the export. *Again*: of the weights that are kept, "
-        f"mean ± standard deviation of {REPEATS} smaller samples.",
-        _numbers(run, about),
+        "By analyses of the run before the export.",
+        _numbers(run, about["analyses"]),
         " ".join([*trust.lost_onset(run), *(trust.doubts(found) or [trust.verdict(found)])]),
         "## Data",
         of_data.get("data", "Those that the model program makes.").strip(),
@@ -188,26 +135,14 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
     return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
-def _differing(run: Run) -> Iterator[list[str]]:
-    """Settings that are not the defaults of the programs: dotted name, value, default."""
-    for config in (run.data_config, run.model_config, run.inference_config):
-        defaults = {name: as_text(one.default) for name, one in fields(type(config)).items()}
-        for name, value in flatten(to_table(config)).items():
-            if (shown := as_text(value)) != defaults[name]:
-                yield [f"`{name}`", shown, defaults[name]]
-
-
-def _numbers(run: Run, about: Mapping[str, Any]) -> str:
+def _numbers(run: Run, found: Mapping[str, float]) -> str:
     paper = findings.data_of(run)
-    head = ["", "this run", "again", *([f"paper, {PAPER_DATA[paper]}"] if paper else [])]
     rows = []
     for metric in findings.HEADLINES:
-        if (name := metric.name) in about["analyses"]:
-            again, form = about["again"].get(name), metric.format
-            spread = f"{fixed(again['mean'], form)} ± {fixed(again['sd'], form)}" if again else ""
-            row = [metric.heading, fixed(about["analyses"][name], form), spread]
-            rows.append([*row, *([str(metric.paper.get(paper, ""))] if paper else [])])
-    return _table(head, rows)
+        if metric.name in found:
+            beside = [str(metric.paper.get(paper, ""))] if paper else []
+            rows.append([metric.heading, fixed(found[metric.name], metric.format), *beside])
+    return _table(["", "this run", *([f"paper, {PAPER_DATA[paper]}"] if paper else [])], rows)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
