@@ -27,6 +27,22 @@ function create(tag, properties = {}, ...children) {
   return node;
 }
 
+// A line through places of a canvas, and a disc at one.
+function drawLine(c, places, colour, width, alpha = 1) {
+  Object.assign(c, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha });
+  c.beginPath();
+  for (const [x, y] of places) c.lineTo(x, y);
+  c.stroke();
+}
+
+function drawDot(c, [x, y], radius, colour, rim) {
+  Object.assign(c, { fillStyle: colour, strokeStyle: rim, lineWidth: 1, globalAlpha: 1 });
+  c.beginPath();
+  c.arc(x, y, radius, 0, 7);
+  c.fill();
+  c.stroke();
+}
+
 // The forward step of the model, which makes new trajectories in the page.
 
 const RUNS = 100; // trajectories of an input, or from a place
@@ -97,6 +113,12 @@ class LiveModel {
     return Float64Array.from({ length: d }, (_, k) => this.z0[i * d + k] + this.onset[k]);
   }
 
+  // The state at a place of the plane: the mean state elsewhere, and at rest along the onset.
+  stateAt([u, v]) {
+    return Float64Array.from({ length: this.latent }, (_, k) =>
+      this.axis[k] ? this.rest[k] : this.center[k] + u * this.plane[2 * k] + v * this.plane[2 * k + 1]);
+  }
+
   // The number of the nearest embedding, and its distance, in the axes that embeddings use.
   nearest(z) {
     const d = this.latent;
@@ -142,27 +164,31 @@ class View {
     this.root = root;
     this.data = data;
     this.n = data.inputs.length;
-    this.points = integers(data.points);
+    this.points = this.inPlane(data.points);
+    this.places = this.inPlane(data.sentences.points);
     this.read = integers(data.read);
-    this.places = integers(data.sentences.points);
     this.end = data.times.indexOf(data.steps);
     this.k = this.end;
     this.chosen = -1;
     this.pinned = false;
+    this.dropping = false;
     this.live = data.live && new LiveModel(data.live);
     this.runs = null; // trajectories that were made here
+    const { inputs, known, decoded } = data.bits || {};
+    this.bits = data.bits && { inputs: bytes(inputs), known: known && bytes(known), decoded: bytes(decoded), sentences: bytes(data.sentences.bits) };
     this.build();
-    if (data.bits) {
-      this.width = Math.ceil(data.bits.count / 8);
-      this.inputBits = bytes(data.bits.inputs);
-      this.knownBits = data.bits.known && bytes(data.bits.known);
-      this.stateBits = bytes(data.bits.decoded);
-      this.sentenceBits = bytes(data.sentences.bits);
-    }
+    this.listen();
     if (data.pictures) this.card.style.setProperty("--sheet", `url("${data.pictures.sheet}")`);
     this.regroup();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
-    root.dataset.ready = "true";
+  }
+
+  // Coordinates, which are kept as fractions of the range of their axis.
+  inPlane(text) {
+    return Float32Array.from(integers(text), (value, j) => {
+      const [low, high] = this.data.axes[j % 2];
+      return low + (value / 65535) * (high - low);
+    });
   }
 
   build() {
@@ -176,14 +202,11 @@ class View {
       const options = data.labels.flatMap((l, i) => (l.of === of ? [new Option(l.name, i)] : []));
       if (options.length) this.labels.append(create("optgroup", { label: title }, ...options));
     }
-    this.canvas = create("canvas", { className: "plane", tabIndex: 0 });
-    this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", "Latent states in their principal plane; the arrow keys go from one to the next");
-    this.drop = create("button", { type: "button", className: "drop", textContent: "Drop states" });
-    this.drop.setAttribute("aria-pressed", "false");
+    this.canvas = create("canvas", { className: "plane", tabIndex: 0, role: "img",
+      ariaLabel: "Latent states in their principal plane; the arrow keys go from one to the next" });
+    this.drop = create("button", { type: "button", className: "drop", textContent: "Drop states", ariaPressed: "false" });
     this.legend = create("div", { className: "legend" });
-    this.card = create("div", { className: "card" });
-    this.card.setAttribute("aria-live", "polite");
+    this.card = create("div", { className: "card", ariaLive: "polite" });
     this.root.replaceChildren(
       create("div", { className: "controls" },
         this.play,
@@ -192,84 +215,67 @@ class View {
         create("label", {}, "Colour by", this.labels),
         ...(this.live ? [this.drop] : [])),
       this.canvas, this.legend, this.card);
+  }
 
+  listen() {
     this.slider.addEventListener("input", () => { this.pause(); this.show(Number(this.slider.value)); });
     this.play.addEventListener("click", () => (this.timer ? this.pause() : this.start()));
     this.groups.addEventListener("change", () => this.regroup());
     this.labels.addEventListener("change", () => this.recolour());
+    this.drop.addEventListener("click", () => this.setDropping(!this.dropping));
     this.canvas.addEventListener("pointermove", (e) => {
       if (e.pointerType === "mouse" && !this.pinned) this.choose(this.nearest(e, 20));
     });
     this.canvas.addEventListener("pointerleave", () => { if (!this.pinned) this.choose(-1); });
-    this.drop.addEventListener("click", () => this.setDropping(!this.dropping));
     this.canvas.addEventListener("click", (e) => {
-      if (this.dropping) { this.dropAt(e); return; }
+      if (this.dropping) {
+        this.begin(this.live.stateAt(this.under(e)), "states dropped here");
+        return;
+      }
       const found = this.nearest(e, 30);
       this.pinned = found >= 0 && !(this.pinned && found === this.chosen);
       this.choose(this.pinned ? found : -1);
     });
     this.canvas.addEventListener("keydown", (e) => {
+      if (e.key === "Escape") this.clear();
       const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
-      if (e.key === "Escape") { this.setDropping(false); this.pinned = false; this.runs = null; this.choose(-1); this.draw(); return; }
       if (!move) return;
       e.preventDefault();
       const { start, end } = this.group;
-      this.pinned = true;
       const from = this.chosen < 0 ? (move > 0 ? start - 1 : end) : this.chosen;
+      this.pinned = true;
       this.choose(start + ((from - start + move + end - start) % (end - start)));
     });
+  }
+
+  clear() {
+    this.setDropping(false);
+    this.pinned = false;
+    this.runs = null;
+    this.choose(-1);
   }
 
   // New trajectories.
 
   setDropping(dropping) {
     this.dropping = dropping;
-    this.drop.setAttribute("aria-pressed", String(dropping));
-    this.canvas.style.cursor = dropping ? "crosshair" : "";
-  }
-
-  // The state at a place of the plane: the mean state elsewhere, and at rest along the onset.
-  stateAt(x, y) {
-    const { live, data } = this;
-    const [x0, x1, y0, y1] = this.bounds;
-    const raw = [x0 + ((x - this.left) / this.across) * (x1 - x0), y0 + ((this.down + 2 - y) / this.down) * (y1 - y0)];
-    const [u, v] = raw.map((value, axis) => data.axes[axis][0] + (value / 65535) * (data.axes[axis][1] - data.axes[axis][0]));
-    return Float64Array.from({ length: live.latent }, (_, k) =>
-      live.axis[k] ? live.rest[k] : live.center[k] + u * live.plane[2 * k] + v * live.plane[2 * k + 1]);
-  }
-
-  dropAt(event) {
-    const box = this.canvas.getBoundingClientRect();
-    this.begin(this.stateAt(event.clientX - box.left, event.clientY - box.top), "states dropped here");
+    this.drop.ariaPressed = String(dropping);
   }
 
   begin(z, name) {
-    const last = this.data.times[this.data.times.length - 1];
-    this.runs = { name, all: this.live.run(z, last, RUNS) };
+    this.runs = { name, all: this.live.run(z, this.data.times.at(-1), RUNS) };
     this.pause();
     this.show(0);
     this.start();
   }
 
-  // Axes of the data as those of the states that the page was given.
-  scaled([u, v]) {
-    return [u, v].map((value, axis) => ((value - this.data.axes[axis][0]) / (this.data.axes[axis][1] - this.data.axes[axis][0])) * 65535);
-  }
-
   drawRuns(c) {
-    const last = this.data.times[this.k];
-    c.strokeStyle = c.fillStyle = style("--orange");
+    const t = this.data.times[this.k];
     for (const { places } of this.runs.all) {
-      c.globalAlpha = 0.25;
-      c.beginPath();
-      places.slice(Math.max(0, last - TRAIL), last + 1).forEach((place, t) => (t ? c.lineTo : c.moveTo).call(c, ...this.at(...this.scaled(place))));
-      c.stroke();
-      c.globalAlpha = 0.8;
-      c.beginPath();
-      c.arc(...this.at(...this.scaled(places[last])), 3, 0, 7);
-      c.fill();
+      const tail = places.slice(Math.max(0, t - TRAIL), t + 1).map((place) => this.at(place));
+      drawLine(c, tail, style("--orange"), 1, 0.25);
+      drawDot(c, tail.at(-1), 3, style("--orange"), style("--orange"));
     }
-    c.globalAlpha = 1;
   }
 
   // Shares of the sentences nearest at the step of the slider, and times of responses.
@@ -286,23 +292,19 @@ class View {
     for (const [s, n] of rows.slice(0, MOST_SENTENCES)) {
       const bar = create("i");
       bar.style.width = `${(100 * n) / all.length}%`;
-      grid.append(create("b", { textContent: this.data.sentences.names[s] }), create("span", {}, bar), create("span", { textContent: (n / all.length).toFixed(2) }));
+      grid.append(create("b", {}, this.data.sentences.names[s]), create("span", {}, bar), create("span", {}, (n / all.length).toFixed(2)));
     }
     const rest = rows.length - MOST_SENTENCES;
-    return [
-      create("p", {}, create("b", { textContent: `${all.length} ${name}` }), `: ${times.length} of them give ${said}. `,
-        create("span", { className: "soft", textContent: `Nearest sentences at step ${t}${rest > 0 ? ` (${rest} more are not shown)` : ""}:` })),
-      grid];
+    const shown = `Nearest sentences at step ${t}${rest > 0 ? ` (${rest} more are not shown)` : ""}:`;
+    return [create("p", {}, create("b", {}, `${all.length} ${name}`), `: ${times.length} of them give ${said}. ${shown}`), grid];
   }
 
   // What is shown.
 
   start() {
-    if (this.k === this.data.times.length - 1) this.show(0);
-    this.timer = setInterval(() => {
-      if (this.k === this.data.times.length - 1) this.pause();
-      else this.show(this.k + 1);
-    }, PLAY_MILLISECONDS);
+    const last = this.data.times.length - 1;
+    if (this.k === last) this.show(0);
+    this.timer = setInterval(() => (this.k === last ? this.pause() : this.show(this.k + 1)), PLAY_MILLISECONDS);
     this.play.textContent = "❚❚ Pause";
   }
 
@@ -315,55 +317,54 @@ class View {
   show(k) {
     this.k = k;
     this.slider.value = k;
+    this.update();
+  }
+
+  choose(i) {
+    this.chosen = i;
+    this.update();
+  }
+
+  update() {
     this.draw();
     this.tell();
   }
 
   regroup() {
-    this.group = this.data.groups[Number(this.groups.value)];
+    const { start, end } = this.group = this.data.groups[Number(this.groups.value)];
     this.runs = null;
     this.pinned = false;
     this.chosen = -1;
-    let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
-    for (let k = 0; k < this.data.times.length; k++) {
-      for (let i = this.group.start; i < this.group.end; i++) {
-        const j = 2 * (k * this.n + i);
-        x0 = Math.min(x0, this.points[j]); x1 = Math.max(x1, this.points[j]);
-        y0 = Math.min(y0, this.points[j + 1]); y1 = Math.max(y1, this.points[j + 1]);
-      }
-    }
-    const [mx, my] = [0.04 * (x1 - x0) || 1, 0.04 * (y1 - y0) || 1];
-    this.bounds = [x0 - mx, x1 + mx, y0 - my, y1 + my];
+    this.shown = Array.from({ length: end - start }, (_, i) => start + i);
+    const states = this.data.times.flatMap((_, k) => this.shown.map((i) => this.state(k, i)));
+    this.bounds = [0, 1].map((axis) => {
+      const [low, high] = [Math.min, Math.max].map((extreme) => states.reduce((found, z) => extreme(found, z[axis]), states[0][axis]));
+      const margin = 0.04 * (high - low) || 1;
+      return [low - margin, high + margin];
+    });
     this.recolour();
   }
 
   recolour() {
-    const label = this.data.labels[Number(this.labels.value)];
-    this.label = label;
+    const label = this.label = this.data.labels[Number(this.labels.value)];
     const count = new Map();
-    for (let i = this.group.start; i < this.group.end; i++) count.set(label.codes[i], (count.get(label.codes[i]) || 0) + 1);
-    const spoken = [...count.keys()].filter((v) => !UNSPOKEN.has(label.values[v]));
-    let named = spoken.sort((a, b) => a - b);
-    if (spoken.length > MOST_COLOURS) {
-      named = [...spoken].sort((a, b) => count.get(b) - count.get(a) || a - b).slice(0, MOST_COLOURS - 1);
-    }
-    const own = label.colours?.length ? named.map((value) => label.colours[value]) : [];
-    this.rank = new Map(named.map((value, k) => [value, k]));
-    const items = named.map((value, k) => ({ key: k, text: label.values[value], count: count.get(value) }));
-    const others = [...count.keys()].filter((value) => !this.rank.has(value));
+    for (const i of this.shown) count.set(label.codes[i], (count.get(label.codes[i]) || 0) + 1);
+    let named = [...count.keys()].filter((v) => !UNSPOKEN.has(label.values[v])).sort((a, b) => a - b);
+    if (named.length > MOST_COLOURS) named = named.sort((a, b) => count.get(b) - count.get(a) || a - b).slice(0, MOST_COLOURS - 1);
+    const grey = style("--grey");
+    this.colours = new Map([...count.keys()].map((value) => [value, grey]));
+    named.forEach((value, k) => this.colours.set(value, label.colours?.[value] || style(`--class${k}`)));
+    this.legend.replaceChildren(...named.map((value) => this.swatch(this.colours.get(value), `${label.values[value]} (${count.get(value)})`)));
+    const others = [...count.keys()].filter((value) => !named.includes(value));
     if (others.length) {
       const total = others.reduce((sum, value) => sum + count.get(value), 0);
       const text = others.length === 1 ? label.values[others[0]] : `${others.length} other values`;
-      items.push({ key: MOST_COLOURS, text, count: total });
+      this.legend.append(this.swatch(grey, `${text} (${total})`));
     }
-    this.colours = [...Array(MOST_COLOURS).keys()].map((k) => own[k] || style(`--class${k}`));
-    this.colours.push(style("--grey"));
-    this.legend.replaceChildren(...items.map(({ key, text, count }) => this.swatch(this.colours[key], `${text} (${count})`)));
-    const cross = create("b", { textContent: "+" });
-    cross.style.color = style("--crimson");
-    this.legend.append(create("span", { className: "key" }, cross, "embedding of a sentence in use"));
-    this.draw();
-    this.tell();
+    this.legend.append(this.swatch(style("--crimson"), "+ embedding of a sentence in use"));
+    const rank = (i) => named.indexOf(label.codes[i]) < 0;
+    this.shown.sort((a, b) => rank(b) - rank(a)); // grey ones below
+    this.update();
   }
 
   swatch(colour, text) {
@@ -372,45 +373,46 @@ class View {
     return create("span", { className: "key" }, box, text);
   }
 
-  key(i) {
-    const found = this.rank.get(this.label.codes[i]);
-    return found === undefined ? MOST_COLOURS : found;
+  // The picture: places of the canvas [x, y], and of the plane [u, v].
+
+  at([u, v]) {
+    const [[u0, u1], [v0, v1]] = this.bounds;
+    return [this.left + ((u - u0) / (u1 - u0)) * this.across, this.down - ((v - v0) / (v1 - v0)) * this.down + 2];
   }
 
-  choose(i) {
-    if (i === this.chosen) return;
-    this.chosen = i;
-    this.draw();
-    this.tell();
+  mouse(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  under(event) {
+    const [x, y] = this.mouse(event);
+    const [[u0, u1], [v0, v1]] = this.bounds;
+    return [u0 + ((x - this.left) / this.across) * (u1 - u0), v0 + ((this.down + 2 - y) / this.down) * (v1 - v0)];
+  }
+
+  state(k, i) {
+    const j = 2 * (k * this.n + i);
+    return this.points.subarray(j, j + 2);
+  }
+
+  place(k, i) {
+    return this.at(this.state(k, i));
+  }
+
+  path(i, from, to) {
+    return Array.from({ length: to + 1 - from }, (_, k) => this.place(from + k, i));
   }
 
   nearest(event, reach) {
-    const box = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const [x, y] = this.mouse(event);
     let [best, found] = [reach * reach, -1];
-    for (let i = this.group.start; i < this.group.end; i++) {
+    for (const i of this.shown) {
       const [px, py] = this.place(this.k, i);
       const square = (px - x) ** 2 + (py - y) ** 2;
       if (square < best) [best, found] = [square, i];
     }
     return found;
-  }
-
-  // The picture.
-
-  at(u, v) {
-    const [x0, x1, y0, y1] = this.bounds;
-    return [this.left + ((u - x0) / (x1 - x0)) * this.across, this.down - ((v - y0) / (y1 - y0)) * this.down + 2];
-  }
-
-  place(k, i) {
-    const j = 2 * (k * this.n + i);
-    return this.at(this.points[j], this.points[j + 1]);
-  }
-
-  path(c, i, from, to) {
-    c.moveTo(...this.place(from, i));
-    for (let k = from + 1; k <= to; k++) c.lineTo(...this.place(k, i));
   }
 
   draw() {
@@ -420,147 +422,70 @@ class View {
     const tall = Math.round(Math.min(0.72 * wide + 60, 560));
     const scale = window.devicePixelRatio || 1;
     canvas.style.height = `${tall}px`;
-    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(tall * scale)) {
-      canvas.width = Math.round(wide * scale);
-      canvas.height = Math.round(tall * scale);
-    }
+    canvas.width = Math.round(wide * scale); // which clears it
+    canvas.height = Math.round(tall * scale);
     [this.left, this.across, this.down] = [26, wide - 28, tall - 26];
     const c = canvas.getContext("2d");
-    c.setTransform(scale, 0, 0, scale, 0, 0);
-    c.fillStyle = style("--page");
-    c.fillRect(0, 0, wide, tall);
-    const [ink, soft, line, crimson] = ["--ink", "--soft", "--line", "--crimson"].map(style);
-
+    c.scale(scale, scale);
     c.save();
     c.beginPath();
     c.rect(this.left, 2, this.across, this.down);
     c.clip();
-    c.globalAlpha = 0.7;
-    c.strokeStyle = crimson;
-    c.lineWidth = 1;
-    c.beginPath();
-    for (let s = 0; s < data.sentences.names.length; s++) {
-      if (!data.sentences.in_use[s]) continue;
-      const [x, y] = this.at(this.places[2 * s], this.places[2 * s + 1]);
-      c.moveTo(x - 2.5, y);
-      c.lineTo(x + 2.5, y);
-      c.moveTo(x, y - 2.5);
-      c.lineTo(x, y + 2.5);
-    }
-    c.stroke();
-
-    const order = [];
-    for (let i = this.group.start; i < this.group.end; i++) order.push(i);
-    order.sort((a, b) => this.key(b) - this.key(a)); // grey ones below
-    c.lineWidth = 1.2;
-    for (const i of order) {
-      c.strokeStyle = this.colours[this.key(i)];
-      c.globalAlpha = 0.55;
-      c.beginPath();
-      this.path(c, i, Math.max(0, this.k - TRAIL), this.k);
-      c.stroke();
-    }
-    for (const i of order) {
-      c.globalAlpha = 1;
-      c.fillStyle = this.colours[this.key(i)];
-      c.strokeStyle = style("--page");
-      c.beginPath();
-      c.arc(...this.place(this.k, i), 4, 0, 7);
-      c.fill();
-      c.stroke();
-    }
+    data.sentences.in_use.forEach((used, s) => {
+      if (!used) return;
+      const [x, y] = this.at(this.places.subarray(2 * s, 2 * s + 2));
+      drawLine(c, [[x - 2.5, y], [x + 2.5, y]], style("--crimson"), 1, 0.7);
+      drawLine(c, [[x, y - 2.5], [x, y + 2.5]], style("--crimson"), 1, 0.7);
+    });
+    const colour = (i) => this.colours.get(this.label.codes[i]);
+    for (const i of this.shown) drawLine(c, this.path(i, Math.max(0, this.k - TRAIL), this.k), colour(i), 1.2, 0.55);
+    for (const i of this.shown) drawDot(c, this.place(this.k, i), 4, colour(i), style("--page"));
     if (this.runs) this.drawRuns(c);
-    if (this.chosen >= 0) this.drawChosen(c, ink, soft);
+    if (this.chosen >= 0) this.drawChosen(c);
     c.restore();
-
-    c.strokeStyle = line;
+    Object.assign(c, { strokeStyle: style("--line"), fillStyle: style("--soft"), font: "12px system-ui, sans-serif", textAlign: "center" });
     c.strokeRect(this.left, 2, this.across, this.down);
-    c.fillStyle = soft;
-    c.font = "12px system-ui, sans-serif";
-    c.textAlign = "center";
     const percent = data.shares.map((share) => `${Math.round(100 * share)} %`);
     c.fillText(`first component (${percent[0]} of the states' variance); each axis has its own scale`, this.left + this.across / 2, tall - 6);
-    c.save();
     c.translate(13, this.down / 2);
     c.rotate(-Math.PI / 2);
     c.fillText(`second component (${percent[1]})`, 0, 0);
-    c.restore();
-    this.timeText();
   }
 
-  drawChosen(c, ink, soft) {
-    const i = this.chosen;
-    c.strokeStyle = soft;
-    c.lineWidth = 1;
-    c.beginPath();
-    this.path(c, i, 0, this.data.times.length - 1);
-    c.stroke();
-    c.strokeStyle = ink;
-    c.lineWidth = 1.8;
-    c.beginPath();
-    this.path(c, i, 0, this.k);
-    c.stroke();
-    const [sx, sy] = this.place(0, i);
-    c.strokeRect(sx - 3.5, sy - 3.5, 7, 7);
-    const [x, y] = this.place(this.k, i);
-    c.beginPath();
-    c.arc(x, y, 7, 0, 7);
-    c.stroke();
-    const s = this.read[this.k * this.n + i];
-    const [px, py] = this.at(this.places[2 * s], this.places[2 * s + 1]);
-    c.fillStyle = style("--crimson");
-    c.beginPath();
-    c.arc(px, py, 3.2, 0, 7);
-    c.fill();
-    const name = this.data.sentences.names[s];
-    c.font = "600 13px system-ui, sans-serif";
-    const half = c.measureText(name).width / 2 + 4;
-    const middle = Math.min(Math.max(px, this.left + half), this.left + this.across - half);
-    const above = py > 40 ? py - 12 : py + 24;
-    c.textAlign = "center";
-    c.lineWidth = 4;
-    c.strokeStyle = style("--page");
-    c.strokeText(name, middle, above);
-    c.fillStyle = ink;
-    c.fillText(name, middle, above);
-  }
-
-  timeText() {
-    const { times, steps } = this.data;
-    const t = times[this.k];
-    const text = t <= steps ? `${t} of T = ${steps}` : `${t}, ${t - steps} after T`;
-    this.output.textContent = text;
-    this.slider.setAttribute("aria-valuetext", `step ${text}`);
+  // Its whole trajectory, its state, and the embedding of the sentence that is read there.
+  drawChosen(c) {
+    const { chosen: i, k } = this;
+    drawLine(c, this.path(i, 0, this.data.times.length - 1), style("--soft"), 1);
+    drawLine(c, this.path(i, 0, k), style("--ink"), 1.8);
+    drawDot(c, this.place(k, i), 7, this.colours.get(this.label.codes[i]), style("--ink"));
+    const s = this.read[k * this.n + i];
+    drawDot(c, this.at(this.places.subarray(2 * s, 2 * s + 2)), 4, style("--crimson"), style("--ink"));
   }
 
   // The card.
 
   tell() {
     const { data, chosen: i, k, card } = this;
-    if (i < 0 && this.runs) {
-      card.replaceChildren(...this.runsText());
-      return;
-    }
+    const t = data.times[k];
+    this.output.textContent = t <= data.steps ? `${t} of T = ${data.steps}` : `${t}, ${t - data.steps} after T`;
+    this.slider.ariaValueText = `step ${this.output.textContent}`;
     if (i < 0) {
       const text = "Point at a state, tap it, or focus the picture and press the arrow keys: here stand its input, the sentence "
         + "that is read, and what is decoded.";
-      card.replaceChildren(create("p", { className: "soft", textContent: text }));
+      card.replaceChildren(...(this.runs ? this.runsText() : [create("p", { className: "soft" }, text)]));
       return;
     }
-    const s = this.read[k * this.n + i];
-    const last = this.read[this.end * this.n + i];
+    const [s, last] = [k, this.end].map((time) => this.read[time * this.n + i]);
     const values = data.labels.filter((l) => l.of === "input").map((l) => `${l.name} ${l.values[l.codes[i]]}`)
       .filter((text) => text !== data.inputs[i]); // which stands there already
     card.replaceChildren(
-      create("p", {}, "Input: ", create("b", { textContent: data.inputs[i] }),
-        create("span", { className: "soft", textContent: values.length ? ` (${values.join(", ")})` : "" })),
-      create("p", { className: "sentence" }, `Sentence read at step ${data.times[k]}: `, create("b", { textContent: data.sentences.names[s] }),
-        create("span", { className: "soft", textContent: ` · at T: ${data.sentences.names[last]}` })));
+      create("p", {}, "Input: ", create("b", {}, data.inputs[i]), values.length ? ` (${values.join(", ")})` : ""),
+      create("p", { className: "sentence" }, `Sentence read at step ${t}: `, create("b", {}, data.sentences.names[s]),
+        ` · at T: ${data.sentences.names[last]}`));
     if (this.live) {
-      const again = create("button", { type: "button", className: "again", textContent: `Run it ${RUNS} times` });
+      const again = create("button", { type: "button", className: "again" }, `Run it ${RUNS} times`);
       again.addEventListener("click", () => this.begin(this.live.start(i), `trajectories of ${data.inputs[i]}`));
-      card.append(again);
-      if (this.runs) card.append(...this.runsText());
+      card.append(again, ...(this.runs ? this.runsText() : []));
     }
     if (data.bits) card.append(...this.strips(i, k, s));
     if (data.pictures) card.append(this.pictures(i));
@@ -568,56 +493,48 @@ class View {
 
   pictures(i) {
     const { names, columns, rows } = this.data.pictures;
-    const grid = create("div", { className: "pictures" });
-    names.forEach((name, j) => {
+    const part = (at, all) => `${(100 * at) / Math.max(1, all - 1)}%`;
+    return create("div", { className: "pictures" }, ...names.map((name, j) => {
       const place = i * names.length + j;
-      const picture = create("i");
-      picture.setAttribute("role", "img");
-      picture.setAttribute("aria-label", name);
-      const [x, y] = [place % columns, Math.floor(place / columns)].map((at, axis) => (100 * at) / Math.max(1, [columns, rows][axis] - 1));
+      const picture = create("i", { role: "img", ariaLabel: name });
       picture.style.backgroundSize = `${100 * columns}% ${100 * rows}%`;
-      picture.style.backgroundPosition = `${x}% ${y}%`;
-      grid.append(create("span", {}, picture, name));
-    });
-    return grid;
+      picture.style.backgroundPosition = `${part(place % columns, columns)} ${part(Math.floor(place / columns), rows)}`;
+      return create("span", {}, picture, name);
+    }));
   }
 
+  // Bits of the input and those decoded, with the names of columns that are 1, or that differ.
   strips(i, k, s) {
-    const { count, names = [] } = this.data.bits;
-    const bit = (array, row, j) => (array[row * this.width + (j >> 3)] >> (7 - (j & 7))) & 1;
-    const input = (j) => bit(this.inputBits, i, j);
-    const known = (j) => !this.knownBits || bit(this.knownBits, i, j);
-    const rows = [
-      ["the input", input],
-      ["decoded from the state", (j) => bit(this.stateBits, k * this.n + i, j)],
-      ["decoded from the sentence", (j) => bit(this.sentenceBits, s, j)],
-    ];
+    const { count, names } = this.data.bits;
+    const row = (packed, index) => Array.from({ length: count }, (_, j) => (packed[index * Math.ceil(count / 8) + (j >> 3)] >> (7 - (j & 7))) & 1);
+    const input = row(this.bits.inputs, i);
+    const known = this.bits.known ? row(this.bits.known, i) : input.map(() => 1);
+    const rows = {
+      "the input": input,
+      "decoded from the state": row(this.bits.decoded, k * this.n + i),
+      "decoded from the sentence": row(this.bits.sentences, s),
+    };
     const grid = create("div", { className: "strips" });
-    for (const [name, value] of rows) {
-      const strip = create("canvas", { width: count, height: 1 });
+    for (const [name, bits] of Object.entries(rows)) {
+      const strip = create("canvas", { width: count, height: 1, role: "img" });
       const c = strip.getContext("2d");
+      const told = [];
       let wrong = 0;
-      const named = []; // columns that are 1 in the input, or that differ from it
-      for (let j = 0; j < count; j++) {
-        const differs = known(j) && value(j) !== input(j);
+      bits.forEach((bit, j) => {
+        const differs = known[j] && bit !== input[j];
         wrong += differs;
-        if (names.length && differs) named.push(`${value(j) ? "+" : "−"} ${names[j]}`);
-        if (names.length && value === input && input(j)) named.push(names[j]);
-        if (value === input && !known(j)) c.fillStyle = MISSING;
-        else c.fillStyle = differs ? style(value(j) ? "--orange" : "--blue") : value(j) ? "#ffffff" : "#000000";
+        if (names.length && (differs || (bits === input && bit))) told.push(differs ? `${bit ? "+" : "−"} ${names[j]}` : names[j]);
+        c.fillStyle = differs ? style(bit ? "--orange" : "--blue") : bits === input && !known[j] ? MISSING : bit ? "#ffffff" : "#000000";
         c.fillRect(j, 0, 1, 1);
-      }
-      strip.setAttribute("role", "img");
-      strip.setAttribute("aria-label", `${count} bits of ${name}; ${wrong} differ from the input`);
-      const list = named.slice(0, MOST_NAMES).join(", ") + (named.length > MOST_NAMES ? ` and ${named.length - MOST_NAMES} more` : "");
-      const told = (value === input ? "" : `: ${wrong} differ`) + (list && (value === input ? `: ${list}` : ` (${list})`));
-      grid.append(create("span", {}, name, create("span", { className: "soft", textContent: told })), strip);
+      });
+      strip.ariaLabel = `${count} bits of ${name}; ${wrong} differ from the input`;
+      const list = told.slice(0, MOST_NAMES).join(", ") + (told.length > MOST_NAMES ? ` and ${told.length - MOST_NAMES} more` : "");
+      const text = [bits === input ? "" : `${wrong} differ`, list].filter(Boolean).join(": ");
+      grid.append(create("span", {}, text ? `${name}: ${text}` : name), strip);
     }
     const keys = [["#ffffff", "1"], ["#000000", "0"], [style("--orange"), "1 where the input is 0"], [style("--blue"), "0 where it is 1"]];
-    if (this.knownBits) keys.push([MISSING, "missing"]);
-    const key = create("p", { className: "soft" });
-    key.append(...keys.map(([colour, text]) => this.swatch(colour, text)));
-    return [grid, key];
+    if (this.bits.known) keys.push([MISSING, "missing"]);
+    return [grid, create("p", { className: "legend" }, ...keys.map(([colour, text]) => this.swatch(colour, text)))];
   }
 }
 

@@ -107,7 +107,7 @@ def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     )
     opened.run(choose, ".view .labels", 1)
     assert picture(opened) != before
-    assert re.fullmatch(r"left \(\d+\)right \(\d+\)\+embedding.*", text(opened, ".view .legend"))
+    assert re.fullmatch(r"left \(\d+\)right \(\d+\)\+ embedding.*", text(opened, ".view .legend"))
     opened.run(choose, ".view .groups", 2)
     third = text(opened, ".view .groups option:nth-child(3)").strip()
     assert re.fullmatch(r"\d+ training inputs", third)
@@ -242,7 +242,7 @@ def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     opened.run(f"document.querySelector('{PLANE}').scrollIntoView({center})")
     opened.point(PLANE, 40, 30, press=True)
     place = opened.run(
-        "const v = views[0]; return v.at(...v.scaled(v.runs.all[0].places[0]))"
+        "const v = views[0]; return v.at(v.runs.all[0].places[0])"
         ".map((x, k) => x - [v.canvas.clientWidth, v.canvas.clientHeight][k] / 2)"
     )
     assert place == pytest.approx([40, 30], abs=2)
