@@ -12,9 +12,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -91,25 +89,6 @@ def _formulas(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: l
     lines[:] = "".join([prose, *examples]).split("\n")
 
 
-def _by_last_name(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, child: nodes.Node
-) -> nodes.Node | None:
-    """A name in a docstring of another module than its own, where only one object has it."""
-    if node.get("refdomain") != "py":
-        return None
-    domain = env.get_domain("py")
-    target = node["reftarget"].removesuffix("()")
-    found = {entry.node_id: name for name, entry in domain.objects.items()
-             if name.endswith(f".{target}")}  # fmt: skip
-    if len(found) != 1:
-        return None
-    (name,) = found.values()
-    node["reftarget"] = name
-    return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", name, node, child
-    )  # fmt: skip
-
-
 # -- pages: links to files of the repository become links to the pages about them ------------------
 _PROGRAM = re.compile(r"\]\((?:\.\./)+(models|inference|analyses)/(\w+)\.py\)")
 _NOTEBOOK = re.compile(r"\[([^]]+)\]\((?:\.\./)*notebook\.md[^)]*\)")
@@ -147,14 +126,7 @@ def _visit_math_block(translator: Any, node: nodes.math_block) -> None:
 
 
 def _viewer(page: Path) -> None:
-    """The report of a shipped model with its view alone, where the viewer changed since."""
-    sources = [
-        file
-        for part in ("report", "pretrained")
-        for file in (ROOT / "plot_attractors" / part).rglob("*.*")
-    ]
-    if page.is_file() and page.stat().st_mtime > max(file.stat().st_mtime for file in sources):
-        return
+    """The report of a shipped model with its view alone."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "hbv"
         (result,) = analyze("pretrained:hbv", ["trajectories"], out=run)
@@ -169,6 +141,5 @@ def setup(app: Sphinx) -> None:
     reference_pages.write(HERE / "reference")
     _viewer(HERE / html_extra_path[0] / "viewer.html")
     app.connect("autodoc-process-docstring", _formulas)
-    app.connect("missing-reference", _by_last_name)
     app.connect("source-read", _links)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math_block, None))

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from plot_attractors.analysis.sampling import is_listed, used_axes
 from plot_attractors.runs import Run
 from plot_attractors.runs.numbers import feature_metrics, minutes, numbers
 
@@ -27,38 +26,14 @@ Cells = dict[str, float]
 
 
 def calibration(t: pd.DataFrame) -> Cells:
-    """The learned discretizer and the resampled policy at T steps, log q̂ on log R at 5T."""
-    steps = t["steps"].min()
-    t = t[t["split"] == "train"].set_index(["steps", "statistic"])
-    value, floor = t["value"], t.loc[steps, "floor"]
-    policy, read = "tv_policy_resampled", "tv_discretizer"
-    return {
-        "slope_5T": value.get((5 * steps, "slope"), math.nan),
-        "discretizer": value.get((steps, read), math.nan) - value[steps, "tv"],
-        "policy_64": value.get((steps, policy), math.nan) - floor.get(policy, math.nan),
-    }
+    """The learned discretizer, less exact reading, at T steps."""
+    t = t[(t["split"] == "train") & (t["steps"] == t["steps"].min())].set_index("statistic")
+    return {"discretizer": t["value"].get("tv_discretizer", math.nan) - t["value"]["tv"]}
 
 
 def settling(t: pd.DataFrame) -> Cells:
-    middle = t["last_change"].median()
     order = t["last_change"].rank().corr(t["entropy"].rank())
-    before = (t["last_change"] < 2).mean()
-    return {"last_change": middle, "before_2": before, "settling_entropy": order}
-
-
-def basins(t: pd.DataFrame) -> Cells:
-    (row,) = t.to_dict("records")
-    names = {
-        "stable": "stable", "near": "fixed_near", "attracting_control": "random_near",
-        "sentences_per_basin": "sentences_a_basin", "spectral_radius": "eigenvalue",
-        "near_control": "near_random",
-    }  # fmt: skip
-    return {name: row[column] for column, name in names.items()}
-
-
-def neighbours(t: pd.DataFrame) -> Cells:
-    t = t[t["pairs"] == "all"]
-    return {f"r {feature}": r for feature, r in zip(t["feature"], t["r"], strict=True)}
+    return {"last_change": t["last_change"].median(), "settling_entropy": order}
 
 
 def composition(t: pd.DataFrame) -> Cells:
@@ -71,29 +46,17 @@ def thought(t: pd.DataFrame) -> Cells:
     """Answers of sentences beside those of the grammars, of all training inputs."""
     t = t[(t["split"] == "train") & (t["source"] == "learned")].set_index(["measure", "baseline"])
     js, paths = t[t["feature"] == "node"]["value"]["js"], t["value"].xs("paths", level="baseline")
-    names = ("energy", "translation_tv", "residual", "residual_scrambled")
     cells = {f"js {name}": js[name] for name in ("paths", "node", "slots")}
-    return cells | {name: paths[name] for name in names}
+    return cells | {name: paths[name] for name in ("residual", "residual_scrambled")}
 
 
 MORE: dict[str, Callable[[pd.DataFrame], Cells]] = {
     "calibration/summary": calibration,
     "trajectories/settling": settling,
-    "basins/summary": basins,
-    "neighbours/summary": neighbours,
     "composition/summary": composition,
-    "perturbation/critical": lambda t: {"critical": t["critical"].item()},
-    "perturbation/summary": lambda t: {
-        "unpushed": t[(t["start"] == "used") & (t["factor"] == 0)]["recovered"].item()
-    },
     "compare_language_of_thought/summary": thought,
     "neighbours/ends": lambda t: {"elsewhere": t["elsewhere"].item()},
 }
-
-
-def axes(run: Run) -> Cells:
-    """How many latent axes embeddings use."""
-    return {"axes": int(used_axes(run.model).sum())} if is_listed(run.model) else {}
 
 
 def row(path: Path) -> dict[str, object]:
@@ -106,7 +69,7 @@ def row(path: Path) -> dict[str, object]:
         file = path / "analyses" / f"{name}.csv"
         if file.is_file():
             cells |= read(pd.read_csv(file))
-    return cells | axes(run)
+    return cells
 
 
 if __name__ == "__main__":

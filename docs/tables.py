@@ -10,8 +10,7 @@ In every page, what stands between two comments is written anew:
     <!-- end -->
 
 where    rows whose column has one of the values, `!=` for none of them; several lines hold together
-columns  name = header : decimals; a number has decimals, a text has none and stands as in the file;
-         a column NAME_sd beside NAME, if there is one, becomes "± sd"
+columns  name = header : decimals; a number has decimals, a text has none and stands as in the file
 by       one row for each value of these columns: of numbers the median, least and greatest, of
          texts all different ones
 turned   yes: columns as rows
@@ -21,8 +20,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -35,38 +34,36 @@ KEY = re.compile(r"^(where|columns|by|turned):", re.MULTILINE)
 COLUMN = re.compile(r"(\S+)(?: =\s*(.*?))?(?: : (\d))?")
 
 
-class TableError(SystemExit):
-    """A comment that asks for what there is not; ends the program with one sentence."""
-
-
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     name: str
     header: str
     decimals: int | None
 
-    @property
-    def numeric(self) -> bool:
-        return self.decimals is not None
+    @classmethod
+    def of(cls, text: str) -> Column:
+        match = COLUMN.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not NAME = HEADER : DECIMALS")
+        name, header, decimals = match.groups()
+        header = name.replace("_", " ") if header is None else header
+        return cls(name, header, int(decimals) if decimals else None)
 
     def number(self, value: float, most: int = 9) -> str:
         return f"{value:.{min(self.decimals or 0, most)}f}".replace("-", "−").replace("inf", "∞")
 
-    def cell(self, row: pd.Series[str]) -> str:
-        text = row[self.name]
-        if not self.numeric or not text:
+    def cell(self, text: str) -> str:
+        if self.decimals is None or not text:
             return text
-        sd = row.get(f"{self.name}_sd", "")
         known = len(text.partition(".")[2])  # decimals of the file: no more are shown
-        return self.number(float(text), known) + (f" ± {self.number(float(sd))}" if sd else "")
+        return self.number(float(text), known)
 
     def summary(self, rows: pd.DataFrame) -> str:
-        texts = [t for t in rows[self.name] if t]
-        if not self.numeric:
+        texts = [text for text in rows[self.name] if text]
+        if self.decimals is None:
             return ", ".join(dict.fromkeys(texts))
-        values = [float(t) for t in texts]
-        if len(values) < 2:
-            return self.cell(rows[rows[self.name] != ""].iloc[0]) if values else ""
+        if len(texts) < 2:
+            return self.cell("".join(texts))
+        values = [float(text) for text in texts]
         middle, *ends = map(self.number, (statistics.median(values), min(values), max(values)))
         return middle if len({*ends}) == 1 else f"{middle} ({' to '.join(ends)})"
 
@@ -81,27 +78,12 @@ def options(text: str) -> list[tuple[str, str]]:
     return [(k, " ".join(v.split())) for k, v in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def columns_of(text: str, rows: pd.DataFrame) -> list[Column]:
-    found = []
-    for part in split(text):
-        match = COLUMN.fullmatch(part)
-        if match is None or match[1] not in rows:
-            raise TableError(f"no column {part!r}; there are {', '.join(rows.columns)}")
-        name, header, decimals = match.groups()
-        header = name.replace("_", " ") if header is None else header
-        found.append(Column(name, header, int(decimals) if decimals else None))
-    return found
-
-
 def chosen(rows: pd.DataFrame, where: str) -> pd.DataFrame:
-    match = re.fullmatch(r"(\S+) (!?=) (.*)", where)
-    if match is None or match[1] not in rows:
-        raise TableError(f"where: {where!r} is not COLUMN = VALUE; VALUE")
-    values = split(match[3])
-    if missing := [v for v in values if v not in set(rows[match[1]])]:
-        raise TableError(f"no row has {match[1]} = {missing[0]!r}")
-    inside = rows[match[1]].isin(values)
-    return rows[inside if match[2] == "=" else ~inside]
+    name, unlike, values = re.split(r" (!?)= ", where, maxsplit=1)
+    if missing := {*split(values)} - {*rows[name]}:
+        raise ValueError(f"no row has {name} = {missing.pop()!r}")
+    inside = rows[name].isin(split(values))
+    return rows[~inside if unlike else inside]
 
 
 def table(file: str, text: str) -> str:
@@ -111,14 +93,14 @@ def table(file: str, text: str) -> str:
     for key, value in asked:
         rows = chosen(rows, value) if key == "where" else rows
     of = dict(asked)
-    columns = columns_of(of["columns"], rows)
+    columns = [Column.of(part) for part in split(of["columns"])]
     if "by" in of:
         groups = [part for _, part in rows.groupby(split(of["by"]), sort=False)]
         cells = [[c.summary(part) for c in columns] for part in groups]
     else:
-        cells = [[c.cell(row) for c in columns] for _, row in rows.iterrows()]
+        cells = [[c.cell(row[c.name]) for c in columns] for _, row in rows.iterrows()]
     lines = [[c.header for c in columns], *cells]
-    numeric = [c.numeric for c in columns[1:]]
+    numeric = [c.decimals is not None for c in columns[1:]]
     if of.get("turned") == "yes":
         lines = [list(line) for line in zip(*lines, strict=True)]
         numeric = [True] * (len(lines[0]) - 1)
@@ -130,18 +112,10 @@ def table(file: str, text: str) -> str:
 
 def rewritten(page: Path) -> str:
     """The text of a page with its tables as the CSV files have them."""
-
-    def block(match: re.Match[str]) -> str:
-        begin, file, text, end = match.groups()
-        try:
-            return f"{begin}\n{table(file, text)}\n{end}"
-        except (TableError, FileNotFoundError, KeyError) as error:
-            raise TableError(f"{page.name}, table {file}: {error}") from None
-
     text = page.read_text()
     if text.count("<!-- table:") != len(BLOCK.findall(text)):
-        raise TableError(f"{page.name}: a comment of a table without <!-- end --> after it")
-    return BLOCK.sub(block, text)
+        raise ValueError(f"{page.name}: a comment of a table without <!-- end --> after it")
+    return BLOCK.sub(lambda m: f"{m[1]}\n{table(m[2], m[3])}\n{m[4]}", text)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,6 @@ SLOW: tuple[str, ...] = (
     "tests/docs/test_how_to.py::test_balance",
     "tests/docs/test_how_to.py::test_calibration",
     "tests/docs/test_how_to.py::test_losses_of_pyro",
-    "tests/docs/test_reference_pages.py::test_pages_that_are_as_they_were_are_left_alone",
     "tests/examples/",
     "tests/gflownet/test_flows.py::test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k",
     "tests/gflownet/test_flows.py::test_sampled_flow_becomes_the_exact_one_as_k_grows",
