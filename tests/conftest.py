@@ -33,8 +33,6 @@ SLOW: tuple[str, ...] = (
     "tests/baselines/test_hard_coded.py::test_what_composition_describes_has_tokens_of_its_own",
     "tests/data/test_dsprites.py::test_contract",
     "tests/data/test_dsprites.py::test_coverage_is_the_covered_part_of_a_pixel",
-    "tests/docs/test_commands.py::test_commands_are_taken[README.md]",
-    "tests/docs/test_commands.py::test_commands_are_taken[docs/how-to/tables.md]",
     "tests/docs/test_how_to.py::test_a_diffusion_sampler",
     "tests/docs/test_how_to.py::test_balance",
     "tests/docs/test_how_to.py::test_calibration",

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from PIL import Image
 
 from plot_attractors.analysis.ask import read_inputs
 from plot_attractors.cli import app
 from plot_attractors.cli.runs import _by_analysis
-from plot_attractors.data.table import SAMPLE
 from plot_attractors.paper.plan import planned
 from plot_attractors.runs import Run, pretrained, registry, run, settings
 from plot_attractors.runs.compare import TOPICS
@@ -74,7 +72,7 @@ def attempt(words: list[str]) -> None:
             return
         if name == "fit":
             kept = "program", "inference", "preset", "seed", "data"
-            run.fit(**{key: given[key] for key in kept}, out=f"{len(words)}", settings=changed)
+            run.plan(**{key: given[key] for key in kept}, out=None, settings=changed)
         elif name == "analyze":
             names = given["names"] or list(registry.names("analyses"))
             of = _by_analysis(changed, names)
@@ -91,42 +89,11 @@ def attempt(words: list[str]) -> None:
                 read_inputs(Run(given["run"]), text)
 
 
-def provide(folder: Path) -> None:
-    """The data that pages name, in small."""
-    make = np.random.default_rng(0)
-    shutil.copy(SAMPLE, folder / "animals.csv")
-    np.save(folder / "digits.npy", make.random((40, 8, 8), dtype="float32"))
-    for name in ("digits-rows", "embeddings"):
-        np.save(folder / f"{name}.npy", make.normal(size=(40, 6)))
-    bits = (make.random((40, 6)) < 0.5).astype("uint8")
-    rows, label = [",".join(map(str, row)) for row in bits.tolist()], [k % 2 for k in range(40)]
-    for name, column in (("digits", "digit"), ("words", "word")):
-        values = [f"{column}{k}" if column == "word" else str(label[k]) for k in range(40)]
-        (folder / f"{name}.csv").write_text("\n".join([column, *values]))
-    header = f"digit,{','.join('abcdef')}\n"
-    lines = [f"{k},{row}" for k, row in zip(label, rows, strict=True)]
-    (folder / "digits-bits.csv").write_text(header + "\n".join(lines))
-    (folder / "photos").mkdir()
-    for k in range(8):
-        pixels = (255 * make.random((40, 40, 3))).astype("uint8")
-        Image.fromarray(pixels).save(folder / "photos" / f"{k}.png")
-    folds = [f"{k}.png,{'held_out' if k == 7 else 'train'}" for k in range(8)]
-    (folder / "photos.csv").write_text("file,fold\n" + "\n".join(folds))
-
-
-def build(planned: run.Plan, *_: Any, **options: Any) -> None:
-    """What a training does before its first update; nothing where a page does not say of what."""
-    of, configs = planned.programs, planned.configs
-    if getattr(configs["data"], "path", Path()) is not None:
-        data = of.data.load(configs["data"])
-        of.inference.build(of.model.build(configs["model"], data), data, configs["inference"])
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_are_taken(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "_train", build)
-    provide(tmp_path)
+    for name, shape in (("digits", (40, 8, 8)), ("digits-rows", (40, 6)), ("embeddings", (40, 6))):
+        np.save(tmp_path / f"{name}.npy", np.zeros(shape))  # whose shape tells the kind of data
     wrong, commands = [], written(page, tmp_path)
     assert page != ROOT / "README.md" or len(commands) >= 15  # else none would be read
     for words in commands:

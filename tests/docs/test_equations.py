@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import pkgutil
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,20 +24,6 @@ def labels(text: str) -> set[str]:
     return result | {f"algorithm-{number}" for number in ALGORITHM.findall(text)}
 
 
-def resolve(name: str) -> Any:
-    """The object of a dotted name."""
-    parts = name.split(".")
-    for k in range(len(parts) - 1, 0, -1):
-        try:
-            result: Any = importlib.import_module(".".join(parts[:k]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[k:]:
-            result = getattr(result, part)
-        return result
-    raise AssertionError(f"there is no {name}")
-
-
 @pytest.mark.parametrize("label", SECTIONS)
 def test_what_computes_an_equation_names_it(label: str) -> None:
     computed = SECTIONS[label].split("Computed by")
@@ -47,7 +32,7 @@ def test_what_computes_an_equation_names_it(label: str) -> None:
     files = re.findall(r"`(inference/\w+\.py)`", computed[1])
     assert names or files
     for name in names:
-        assert label in labels(inspect.getdoc(resolve(name)) or ""), f"{name} does not name {label}"
+        assert label in labels(inspect.getdoc(pkgutil.resolve_name(name)) or ""), name
     for file in files:
         assert label in labels((ROOT / file).read_text(encoding="utf-8"))
 
