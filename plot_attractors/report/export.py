@@ -74,8 +74,6 @@ def _refuse(run: Run, folder: Path) -> None:
         raise ValueError(f"{run.path} is unfinished (update {position} of {total}): resume it")
     if store.has_weights_alone(run.path):
         raise ValueError(f"{run.path} is exported already: copy it")
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: choose another folder")
     if folder.exists() and any(folder.iterdir()) and not store.has_weights_alone(folder):
         raise ValueError(f"{folder} is not empty and holds no exported run: choose another folder")
     for kind, (_, program) in run.programs.items():

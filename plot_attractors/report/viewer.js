@@ -197,11 +197,7 @@ class View {
     this.output = create("output");
     this.slider = create("input", { type: "range", min: 0, max: data.times.length - 1, step: 1, value: this.k, ariaLabel: "time, in steps of the dynamics" });
     this.groups = create("select", { className: "groups" }, ...data.groups.map((g, i) => new Option(g.name, i)));
-    this.labels = create("select", { className: "labels" });
-    for (const [of, title] of [["input", "of the input"], ["sentence", "of the sentence read at T"]]) {
-      const options = data.labels.flatMap((l, i) => (l.of === of ? [new Option(l.name, i)] : []));
-      if (options.length) this.labels.append(create("optgroup", { label: title }, ...options));
-    }
+    this.labels = create("select", { className: "labels" }, ...data.labels.map((l, i) => new Option(l.of === "input" ? l.name : `${l.name} read at T`, i)));
     this.canvas = create("canvas", { className: "plane", tabIndex: 0, role: "img",
       ariaLabel: "Latent states in their principal plane; the arrow keys go from one to the next" });
     this.drop = create("button", { type: "button", className: "drop", textContent: "Drop states", ariaPressed: "false" });

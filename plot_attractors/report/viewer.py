@@ -18,7 +18,6 @@ FILE = "trajectories.json"  # in the folder of an analysis
 FORMAT = "plot-attractors trajectories 1"
 LARGEST_SIDE = 32  # pixels of a picture's side
 SHEET_COLUMNS = 64  # pictures in a row of the sheet that holds them all
-LOSSLESS = 300_000  # bytes of a sheet; larger ones lose detail
 LEVELS = 2**16 - 1  # coordinates are kept as 16-bit fractions of the range of their axis
 
 
@@ -195,9 +194,6 @@ def _sheet(images: np.ndarray) -> str:
     cells[: len(flat)] = np.rint(255 * flat.clip(0, 1))
     cells = cells.reshape(rows, SHEET_COLUMNS, 3, side, side).transpose(0, 3, 1, 4, 2)
     sheet = Image.fromarray(cells.reshape(rows * side, SHEET_COLUMNS * side, 3))
-    for options in ({"lossless": True}, {"quality": 70}):
-        buffer = io.BytesIO()
-        sheet.save(buffer, "WEBP", **options)
-        if buffer.tell() <= LOSSLESS:
-            break
+    buffer = io.BytesIO()
+    sheet.save(buffer, "WEBP", lossless=True)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
