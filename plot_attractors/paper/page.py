@@ -39,7 +39,10 @@ INTRODUCTION = (
     "Figures and numbers of “Discrete, compositional, and symbolic representations through "
     "attractor dynamics” in the paper's order, and what this library finds in their place. Numbers "
     "are medians over seeds, with the least and the greatest, and all are in numbers.csv; figures "
-    "are those of the first seed."
+    "are those of the first seed. Models have their default inference: that of attractors is not "
+    "the paper's detailed balance. The paper has no Bayesian language of thought; that here is "
+    "given the primitives of its grammar, and a colour is one word, which composition by channels "
+    "cannot build."
 )
 NAMES = {"hbv": "Hierarchical binary vectors", "dsprites": "Coloured sprites"}
 SIDE_BY_SIDE = "side_by_side"
@@ -150,7 +153,8 @@ def _fitted(states: Sequence[Status]) -> Table:
     """The models, and on either data set by whom they were fitted, how often, and how long."""
     rows = []
     for name, model in MODELS.items():
-        cells: list[str | tuple[str, ...]] = [(model.title, model.note)]
+        described = registry.describe(registry.find("models", model.program))
+        cells: list[str | tuple[str, ...]] = [(model.title, described)]
         for data in PAPER_DATA:
             own = [one for one in states if (one.run.data, _model(one.run)) == (data, name)]
             done = [Run(one.run.path) for one in own if _trained(one)]

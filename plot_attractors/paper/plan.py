@@ -19,34 +19,17 @@ class Model(NamedTuple):
 
     title: str
     program: str
-    note: str
 
 
 CEILING, FLOOR = ALL[-2:]
 MODELS: dict[str, Model] = {
-    ATTRACTORS: Model(
-        "attractor model", "attractor",
-        "ours, with the inference that is its default on these data, not the paper's detailed "
-        "balance (docs/results/to-the-letter.md)",
-    ),
-    VQVAE: Model("VQ-VAE", "vqvae", "as the paper's text describes it"),
-    EC: Model(
-        "emergent communication", "emergent_communication", "Gumbel-Softmax, 49 distractors"
-    ),
-    THOUGHT: Model(
-        "Bayesian language of thought", "grammar",
-        "not in the paper's comparisons: a grammar whose primitives are given, with exact "
-        "inference; a colour is one word, which composition by its channels cannot build",
-    ),
-    CEILING: Model(
-        "fully compositional", "fully_compositional",
-        "hard-coded: a token for every value of a feature, of sprites R, G, B, shape, size, x, y",
-    ),
-    FLOOR: Model(
-        "not compositional", "not_compositional",
-        "hard-coded: a random sentence for every combination of features",
-    ),
-}  # fmt: skip
+    ATTRACTORS: Model("attractor model", "attractor"),
+    VQVAE: Model("VQ-VAE", "vqvae"),
+    EC: Model("emergent communication", "emergent_communication"),
+    THOUGHT: Model("Bayesian language of thought", "grammar"),
+    CEILING: Model("fully compositional", "fully_compositional"),
+    FLOOR: Model("not compositional", "not_compositional"),
+}
 
 
 class Preset(NamedTuple):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -18,57 +17,45 @@ HERE = Path(__file__).parent
 Cell = str | tuple[str, ...]  # a text, and what stands small below it
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A paragraph, and a list of sentences with what each is about."""
 
-    kind: ClassVar = "paragraph"
     text: str = ""
     items: Sequence[tuple[str, str]] = ()
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Commands."""
 
-    kind: ClassVar = "code"
     text: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows of cells; folded below its title where it has one."""
 
-    kind: ClassVar = "table"
     rows: Sequence[Sequence[Cell]]
     head: Sequence[str] = ()
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """A picture, by its address (`pictures.data_uri`), or empty where it cannot be read."""
 
-    kind: ClassVar = "image"
     title: str
     name: str
     source: str
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """An interactive view, by its content as JSON (`viewer.TrajectoryView.to_json`)."""
 
-    kind: ClassVar = "view"
     title: str
     content: str
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """Images or views side by side, with one caption."""
 
-    kind: ClassVar = "figure"
     cells: Sequence[Image | View]
     caption: str
     anchor: str = ""
@@ -77,8 +64,7 @@ class Figure:
 Block = Text | Code | Table | Figure
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a section."""
 
     anchor: str
@@ -86,8 +72,7 @@ class Part:
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A section, which the contents list with its parts."""
 
     title: str
@@ -99,8 +84,7 @@ class Section:
         return anchor(self.title)
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page, at most `width` rem wide: what a reader should know first, what is seen first, and
     sections.
     """

@@ -29,6 +29,7 @@ CARD = "card.md"
 # of environment.json; the command line and the machine's name for itself are left out
 ENVIRONMENT = "python versions processors threads device commit dirty started ended seconds"
 
+
 def export(run: str | Path | Run, folder: str | Path) -> Path:
     """Write a finished run that was analysed as a small directory, and return its path.
 

@@ -12,7 +12,7 @@ from plot_attractors.measures.registry import PAPER_DATA, Metric
 from plot_attractors.report import builder, findings, reproduce, sections
 from plot_attractors.report.builder import Block, Code, Page, Section, Table, Text
 from plot_attractors.report.tables import spread, text
-from plot_attractors.runs import Run, pretrained, registry, trust
+from plot_attractors.runs import Run, pretrained, registry, store, trust
 from plot_attractors.runs.variants import (
     Variant,
     all_runs,
@@ -108,7 +108,7 @@ def _fitted(variants: Variants) -> list[Block]:
     rows += [
         ["preset", *each(lambda run: run.preset)],
         ["seeds", *each(lambda run: str(run.seed))],
-        ["updates", *each(_updates)],
+        ["updates", *each(lambda run: " of ".join(map(str, store.progress(run.path) or ["0"])))],
         ["duration", *each(_duration)],
     ]
     head = ["", *(variant.name for variant in variants)] if len(variants) > 1 else []
@@ -126,14 +126,6 @@ def _program(kind: registry.Kind, program: str) -> tuple[str, str]:
         return name_of(program), registry.describe(registry.find(kind, program))
     except ValueError:  # a user's file that is gone
         return name_of(program), ""
-
-
-def _updates(run: Run) -> str:
-    try:
-        position, total = run.position
-    except ValueError:
-        return "none"
-    return str(position) if position >= total else f"{position} of {total}"
 
 
 def _duration(run: Run) -> str:
