@@ -101,7 +101,7 @@ def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     before = picture(opened)
     labels = "document.querySelectorAll('.view .labels option')"
     names = opened.run(f"return [...{labels}].map(o => o.textContent)")
-    assert names == ["class", "branch1", "branch2", "branch3", "sentence"]
+    assert names == ["class", "branch1", "branch2", "branch3", "sentence read at T"]
     choose = (
         "const s = document.querySelector(arguments[0]); s.selectedIndex = arguments[1];"
         "s.dispatchEvent(new Event('change'))"
