@@ -92,6 +92,7 @@ def attempt(words: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_are_taken(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
     for name, shape in (("digits", (40, 8, 8)), ("digits-rows", (40, 6)), ("embeddings", (40, 6))):
         np.save(tmp_path / f"{name}.npy", np.zeros(shape))  # whose shape tells the kind of data
     wrong, commands = [], written(page, tmp_path)
