@@ -5,16 +5,12 @@
 
 A run, a folder, a name and an inference program, whose last E-step trains new dynamics and a new
 discretizer, while encoder, decoder, sentence encoder and sentence policy stay as they are; settings
-are its own and the model's. Appends a row to e_step.csv in the folder. --reference judges `stay`,
-dynamics that stay at z0, `run`, those of the run itself, or `exact`, exact draws, instead.
+are its own and the model's. Appends a row to e_step.csv in the folder.
 
 Columns, of 64 training inputs × 256 draws: total variation from the exact posterior above its
 floor (tv, tv_5T; tv_discretizer as the learned discretizer reads), slope, distance of z_T to the
 nearest embedding (ε√d), ELBO, log Z and EUBO (nats), effective share of path weights with k̂,
-sentences in use; of 64 × 32 trajectories the time at which the nearest sentence changes last, the
-first from which they are within 2 ε√d of an embedding (medians), the share of inputs whose nearest
-sentence changes last before step 2 in the median, and the rank correlation of that time with the
-entropy of P(s | x); median lengths of the first and the fourth step.
+sentences in use.
 """
 
 from __future__ import annotations
@@ -26,8 +22,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from pyro.distributions import Normal
-from scipy.stats import spearmanr
 from shared import arguments, as_in_training, parser
 
 from plot_attractors.model.attractor import AttractorModel
@@ -35,13 +29,11 @@ from plot_attractors.runs import Run, registry, settings
 from plot_attractors.runs.run import programs
 
 calibration = registry.load("analyses", "calibration")
-trajectories = registry.load("analyses", "trajectories")
 SIZES = calibration.Config(64, 256, 512, 16)
-TRAJECTORIES = 32  # of each input, whose settling is measured
 NO_OTHER = {"pretrain": 0, "warm_up": 0, "cycles": 0}
 FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
 SMALL = {
-    "SIZES": calibration.Config(4, 8, 8, 2), "TRAJECTORIES": 2, "run": "pretrained:hbv",
+    "SIZES": calibration.Config(4, 8, 8, 2), "run": "pretrained:hbv",
     "updates": 4, "name": "small",
 }  # fmt: skip
 
@@ -75,21 +67,13 @@ def new_dynamics(
     return loaded.inference.build(model, data, configs["inference"]), data
 
 
-class Staying(torch.nn.Module):
-    """Dynamics that stay at z0."""
-
-    def forward(self, z: Any, *_: Any) -> Any:
-        return Normal(z, 1e-6)
-
-
 @torch.no_grad()
-def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
+def judge(model: AttractorModel, data: Any) -> dict[str, float]:
     """The columns of a row."""
     result = calibration.calibrate(model, data, "train", SIZES)
     times = sorted(result.estimates)
-    ends = [result.estimates[t].statistics for t in times] if reference != "exact" else []
+    first, last = (result.estimates[t].statistics for t in (times[0], times[-1]))
     floor = result.control.statistics
-    first, last = (ends[0], ends[-1]) if ends else (floor, floor)
     row: dict[str, float] = {
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],
@@ -98,24 +82,9 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
         "distance": first["distance"],
         "distance_5T": last["distance"],
         "sentences": first["sentences_in_use"],
+        "log_z": result.log_z,
     }
-    if reference:
-        return row
-    row |= {name: result.paths[name][0] for name in ("elbo", "eubo", "ess_512", "k_hat_512")}
-    row["log_z"] = result.log_z
-    e = model.encode(data.batch(SIZES.inputs).x)
-    z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
-    last_t = trajectories.settling_times(model, z)
-    inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
-    entropy = trajectories.sentence_entropy(model, e.distribution)
-    steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
-    return row | {
-        "last_change": float(last_t.median()),
-        "settled_before_2": float((inputs < 2).float().mean()),
-        "entropy_correlation": float(spearmanr(inputs, entropy).statistic),
-        "first_step": float(steps[0]),
-        "fourth_step": float(steps[3]),
-    }
+    return row | {name: result.paths[name][0] for name in ("elbo", "eubo", "ess_512", "k_hat_512")}
 
 
 def main() -> None:
@@ -131,29 +100,25 @@ def main() -> None:
     options.add_argument("--updates", type=int, default=5000)
     options.add_argument("--seed", type=int, default=100)
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    options.add_argument("--reference", choices=("stay", "run", "exact"), default="")
     given = arguments(globals(), options)
     as_in_training()
     torch.manual_seed(given.seed)
     run = Run(given.run)
-    row: dict[str, Any] = {"name": given.name, "seed": given.seed, "updates": 0, "seconds": 0.0}
-    if given.reference:
-        model, data = run.model, run.data
-        if given.reference == "stay":
-            model.forward_dynamics = Staying()
-            model.onset.vector.zero_()
-        kind = "" if given.reference == "run" else given.reference
-    else:
-        changed = settings.parse(given.set)
-        schedule, data = new_dynamics(
-            run, (given.model, given.inference), given.preset, given.updates, changed, given.seed
-        )
-        start, model, kind = time.process_time(), schedule.model, ""
-        while not schedule.done:
-            schedule.step()
-        row |= {"updates": schedule.position, "seconds": time.process_time() - start}
+    schedule, data = new_dynamics(
+        run,
+        (given.model, given.inference),
+        given.preset,
+        given.updates,
+        settings.parse(given.set),
+        given.seed,
+    )
+    start = time.process_time()
+    while not schedule.done:
+        schedule.step()
+    row: dict[str, Any] = {"name": given.name, "seed": given.seed, "updates": schedule.position}
+    row["seconds"] = time.process_time() - start
     torch.manual_seed(given.seed + 1)
-    row |= judge(model.eval(), data, kind)
+    row |= judge(schedule.model.eval(), data)
     file = given.folder / "e_step.csv"
     given.folder.mkdir(parents=True, exist_ok=True)
     before = [pd.read_csv(file)] if file.exists() else []

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pyro
 import torch
@@ -27,29 +27,18 @@ from plot_attractors.gflownet.programs import (
     Values,
     is_one,
     latent_sites,
-    model_masks,
     quoted,
     sample_sites,
     side_run,
     site_log_prob,
 )
 
-__all__ = ["Layout", "LogRatioLoss", "LogRatios", "Move", "Particles"]
+__all__ = ["LogRatioLoss", "LogRatios", "Move", "Particles"]
 
 PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 64  # calls in which elements of the batch plate are tried
 TRIES = 16  # in such a call, of all particles together
 ALONE = "set vectorize_particles=False"
-
-
-class Layout(NamedTuple):
-    """How values are laid out: event dimensions of the guide's latent sites, the batch plate's
-    dimension, and numbers of dimensions in a run of one particle.
-    """
-
-    event_dims: Mapping[str, int] = {}
-    batch_dim: int | None = None
-    dims: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,21 +52,23 @@ class LogRatios:
         log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
             (K, batch) with a `batch_plate`.
         log_q: of every site of the guide, in its order.
-        layout: how values are laid out.
         log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
             the loss has `scores_behaviour = True`.
         args, kwargs: arguments of model and guide.
         own: whether particles are the guide's own draws.
+        dims: of values in a run of one particle, where all were run at once.
+        batch_dims: dimensions of the batch plate in values.
     """
 
     values: Values
     log_p: dict[str, Tensor]
     log_q: dict[str, Tensor]
-    layout: Layout
     log_b: Tensor | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     own: bool = False
+    dims: Mapping[str, int] = field(default_factory=dict)
+    batch_dims: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def of_model(self) -> Tensor:
@@ -116,23 +107,19 @@ class LogRatios:
         prefix = {}
         for name in [name for name in list(self.log_q)[:i] if name in self.values]:
             value = self.values[name]
-            dims = self.layout.dims.get(name, value.ndim - 1)
+            dims = self.dims.get(name, value.ndim - 1)
             # without dimensions of size 1 that keep the particles apart from the model's plates
             prefix[name] = value.reshape(len(value), *value.shape[value.ndim - dims :])
         return prefix
 
     def aligned(self, weight: Tensor, name: str) -> Tensor:
         """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
-        shape, dim = [1] * self.values[name].ndim, self._batch_dim(name)
+        shape, dim = [1] * self.values[name].ndim, self.batch_dims.get(name)
         if weight.ndim > (dim is not None):  # (batch,) of a single particle
             shape[0] = len(weight)
         if dim is not None:
             shape[dim] = weight.shape[-1]
         return weight.reshape(shape)
-
-    def _batch_dim(self, name: str) -> int | None:
-        dim = self.layout.batch_dim
-        return None if dim is None else dim - self.layout.event_dims[name]
 
     @classmethod
     def stacked(cls, each: list[LogRatios]) -> LogRatios:
@@ -185,7 +172,6 @@ class LogRatioLoss(ELBO):
     Particles are constants, whatever they were drawn from, so sites may be discrete or without
     reparametrisation. Parameters of the model take a wake step beside the objective, as in wake-
     sleep: the gradient of −E_q[log p(z, x)], on the guide's own draws, which is that of −ELBO.
-    A mask of the model holds for the same site of the guide.
 
     Args:
         num_particles: trajectories per step, K.
@@ -204,9 +190,9 @@ class LogRatioLoss(ELBO):
         options: as in Pyro's `ELBO`: `max_plate_nesting`, `retain_graph`, …
 
     Raises:
-        ValueError: sites that model and guide do not share, or mask differently, an enumerated
-            guide, a subsampled plate where the loss has no unbiased estimate of it, elements of a
-            `batch_plate` that act on each other, or a log-ratio that is infinite or not a number.
+        ValueError: sites that model and guide do not share, or mask differently, a subsampled
+            plate other than the `batch_plate`, elements of this that act on each other, or a
+            log-ratio that is infinite or not a number.
 
     Example, a loss of one's own, the standard deviation of the log-ratios:
         >>> def spread(r: LogRatios) -> Tensor:
@@ -395,8 +381,7 @@ class LogRatioLoss(ELBO):
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, -(dim or -math.inf))
-        log_p = self._log_prob(model_trace, dim)
-        log_q = self._log_prob(guide_trace, dim, model_masks(model_trace, guide_trace))
+        log_p, log_q = self._log_prob(model_trace, dim), self._log_prob(guide_trace, dim)
         log_b = None
         if self.scores_behaviour:
             log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
@@ -406,25 +391,26 @@ class LogRatioLoss(ELBO):
                     drawn = self._log_prob(trace, dim)
                 log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
-        batch_dim = None
-        if self.batch_plate is not None and latents:
-            batch_dim = self._batch_frame(next(iter(latents.values()))).dim
-        layout = Layout(
-            {name: site["fn"].event_dim for name, site in latents.items()},
-            batch_dim,
-            {} if dim is None else self._dims,
+        batch_dims = {}
+        if self.batch_plate is not None:
+            batch_dims = {
+                name: self._batch_frame(site).dim - site["fn"].event_dim
+                for name, site in latents.items()
+            }
+        return LogRatios(
+            {name: values[name] for name in latents},
+            log_p,
+            log_q,
+            log_b,
+            dims={} if dim is None else self._dims,
+            batch_dims=batch_dims,
         )
-        return LogRatios({name: values[name] for name in latents}, log_p, log_q, layout, log_b)
 
-    def _log_prob(
-        self, trace: Any, dim: int | None, masks: Mapping[str, Tensor] | None = None
-    ) -> dict[str, Tensor]:
-        """Of every site, (K,) or (K, batch) of a vectorised run, () or (batch,) of one particle;
-        masks are joined to the sites' own.
-        """
+    def _log_prob(self, trace: Any, dim: int | None) -> dict[str, Tensor]:
+        """Of every site, (K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
         log_probs: dict[str, Tensor] = {}
         for name, site in sample_sites(trace).items():
-            log_prob = site["log_prob"] = site_log_prob(site, (masks or {}).get(name))
+            log_prob = site["log_prob"] = site_log_prob(site)
             kept = [] if dim is None else [dim]
             if dim is not None:
                 self._require_particles(site, dim)

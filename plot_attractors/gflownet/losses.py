@@ -258,13 +258,7 @@ class SiteBalance(LogRatioLoss, nn.Module):
         known = ratios.by_site.cumsum(0)
         prefixes = (ratios.prefix(i) for i in range(len(known) - 1))
         c = [torch.as_tensor(self.flow(p, *ratios.args, **ratios.kwargs)) for p in prefixes]
-        try:
-            learned = torch.stack([each.expand_as(known[0]) for each in c])
-        except RuntimeError as error:
-            raise ValueError(
-                f"The flow must give {tuple(known[0].shape)}, a number for each trajectory, not "
-                f"{[tuple(each.shape) for each in c]} for prefixes of 0, 1, … sites."
-            ) from error
+        learned = torch.stack([each.expand_as(known[0]) for each in c])
         u = torch.cat([known[:-1] + learned, known[-1:]])
         return sub_trajectory_loss(u, self.lam, self._penalty)
 

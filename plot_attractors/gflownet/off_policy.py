@@ -148,7 +148,7 @@ class Replay:
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
             ratios = particles.score(particles.values)
-        if ratios.layout.batch_dim is not None:
+        if ratios.batch_dims:
             raise ValueError("Replay needs the same data at every step: drop batch_plate.")
         old = self.buffer.entries
         if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in old.items()):

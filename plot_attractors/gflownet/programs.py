@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -102,21 +102,16 @@ def latent_sites(trace: Any) -> dict[str, Site]:
     return {name: site for name, site in sample_sites(trace).items() if not site["is_observed"]}
 
 
-def site_log_prob(site: Site, mask: Tensor | None = None) -> Tensor:
-    """Of each element, without the site's scale; the mask is joined to the site's own."""
+def site_log_prob(site: Site) -> Tensor:
+    """Of each element, with the site's mask and without its scale."""
     log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
-    for each in (site["mask"], mask):
-        if each is not None:
-            log_prob = scale_and_mask(log_prob, 1.0, each)
-    return log_prob
+    return log_prob if site["mask"] is None else scale_and_mask(log_prob, 1.0, site["mask"])
 
 
-def log_prob_sum(trace: Any, masks: Mapping[str, Tensor] = {}) -> Tensor:
-    """log-probability of one run, nats; the masks are joined to the sites' own."""
-    each = []
-    for name, site in sample_sites(trace).items():
-        log_prob = site_log_prob(site, masks.get(name))
-        each.append(scale_and_mask(log_prob, site["scale"]).sum())
+def log_prob_sum(trace: Any) -> Tensor:
+    """log-probability of one run, nats."""
+    sites = sample_sites(trace).values()
+    each = [scale_and_mask(site_log_prob(site), site["scale"]).sum() for site in sites]
     return torch.stack(each).sum(0)
 
 
@@ -169,58 +164,11 @@ def counted(site: Site) -> Tensor:
     return counts
 
 
-def _mask(site: Site) -> Tensor | None:
-    """Which elements of a site count, by its batch shape; None for all."""
-    if not _masks(site):
-        return None
-    counts = counted(site)
-    elements = counts.reshape(*counts.shape[: counts.ndim - site["fn"].event_dim], -1)
-    if bool((elements.any(-1) != elements.all(-1)).any()):
-        raise ValueError(
-            f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
-            "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
-        )
-    return None if bool(counts.all()) else elements.all(-1)
-
-
 def is_one(scale: Any) -> bool:
     """Whether a scale changes nothing."""
     if isinstance(scale, float | int):  # faster
         return abs(scale - 1) < 1e-6
     return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
-
-
-def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
-    """By sites of the guide, the masks that the model has at the same latent sites: what does not
-    count in log p must not count in log q, or neither is a density of the other's values.
-
-    An automatic guide samples ``x_unconstrained`` and gives x as a Delta, and both are masked.
-    Raises ValueError where the guide masks what the model counts, or draws what the model masks
-    together with what it counts, as AutoMultivariateNormal does.
-    """
-    in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
-    table: dict[str, Tensor] = {}
-    for name, site in in_guide.items():
-        mask = _mask(in_model[name]) if name in in_model else None
-        own = _mask(site) if name in in_model else None
-        if own is not None and bool((~own & (True if mask is None else mask)).any()):
-            raise ValueError(
-                f"Site {name!r} is masked in the guide and counts in the model: mask it in both, "
-                "or in the model alone, whose mask holds for the guide."
-            )
-        if mask is None:
-            continue
-        table[name] = mask
-        source = f"{name}_unconstrained"
-        if source in in_guide:
-            table[source] = mask
-        elif is_point(site) and in_guide.keys() - in_model.keys():
-            raise ValueError(
-                f"Site {name!r} is masked in the model, and the guide draws it together with other "
-                "sites, as AutoMultivariateNormal does: take a guide that samples each site, such "
-                "as AutoNormal."
-            )
-    return table
 
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
@@ -244,6 +192,13 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
             f"The model samples {quoted(missing)} and the guide does not: "
             "add these sites to the guide, or observe them in the model."
         )
+    for name in in_guide.keys() & in_model.keys():
+        sites = in_model[name], in_guide[name]
+        if any(map(_masks, sites)) and not torch.equal(*map(counted, sites)):
+            raise ValueError(
+                f"Site {name!r} is not masked alike in model and guide, and what does not count in "
+                "log p must not count in log q: mask it in both, as by poutine.mask."
+            )
     extra = in_guide.keys() - in_model.keys()
     if not all(in_guide[name]["infer"].get("is_auxiliary") for name in extra):
         raise ValueError(

@@ -16,7 +16,7 @@ from pyro.poutine.runtime import am_i_wrapped
 from torch import Tensor
 from torch.distributions import Normal
 
-from plot_attractors.gflownet.log_ratios import Layout, LogRatios
+from plot_attractors.gflownet.log_ratios import LogRatios
 from plot_attractors.gflownet.programs import quoted, sample_sites
 
 __all__ = [
@@ -153,7 +153,7 @@ def score_trajectories(
     log_pf = score_forward(forward_step, trajectories).sum(0)
     log_pb = score_backward(backward_step, trajectories).sum(0)
     of_model = {"backward": log_pb, "reward": log_reward}
-    return LogRatios({}, of_model, {"forward": log_pf}, Layout())
+    return LogRatios({}, of_model, {"forward": log_pf})
 
 
 def rollout(

@@ -218,7 +218,7 @@ def masked_rows(x: Tensor) -> None:
 
 
 def masked_rows_guide(x: Tensor) -> None:
-    with pyro.plate("rows", 3):
+    with pyro.plate("rows", 3), pyro.poutine.mask(mask=SEEN):
         pyro.sample("z", dist.Normal(x / 2, torch.where(SEEN, 0.5, 9.0).sqrt()))
 
 
@@ -293,7 +293,8 @@ def depends_on_masked(x: Tensor) -> None:
 
 
 def of_masked_guide(x: Tensor) -> None:
-    z = pyro.sample("z", dist.Normal(x, 1.0))
+    with pyro.poutine.mask(mask=False):
+        z = pyro.sample("z", dist.Normal(x, 1.0))
     pyro.sample("w", dist.Normal((x + z) / 2, 0.5**0.5))
 
 

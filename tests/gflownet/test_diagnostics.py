@@ -167,29 +167,6 @@ def test_deterministic_and_reparametrised_sites_are_those_of_the_draws(reparam: 
     assert posterior["both"].shape == (1, 20, 2)
 
 
-def test_calibration_and_sleep_take_reparametrised_models() -> None:
-    """Whose replaced sites are not observed ones."""
-
-    def rows(x: Tensor) -> None:
-        with pyro.plate("rows", len(x)):
-            z = pyro.sample("z", dist.Normal(torch.tensor(1.0), 2.0))
-            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
-
-    def of_base(x: Tensor, scale: float = 1.0) -> None:
-        with pyro.plate("rows", len(x)):
-            loc = (0.8 * x + 0.2 - 1) / 2
-            pyro.sample("z_decentered", dist.Normal(loc, scale * 0.2**0.5))
-
-    of = poutine.reparam(rows, {"z": LocScaleReparam(0.0)})
-    x = torch.zeros(3)
-    result = simulation_based_calibration(of, of_base, x, simulations=50)
-    assert result["site"].values.tolist() == ["z_decentered"]
-    assert result["calibrated"].all()
-    torch.manual_seed(0)
-    exact, wide = (Sleep(50).loss(of, partial(of_base, scale=s), x) for s in (1.0, 2.0))
-    assert exact < wide
-
-
 # -- weights and the evidence
 
 
