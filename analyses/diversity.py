@@ -45,7 +45,6 @@ CAPTIONS = {
 SUMMARY = """
     split samples dimensions n k inputs mean low high sigma share_negative_infinity floored
 """
-DEPENDENCE = "split samples dimensions n k mean low high sigma"
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ NEEDS = DESCRIBED & Needs(
 # -- measures --------------------------------------------------------------------------------------
 
 
-NUMBERS = (16, 32, 64, 128, 256)  # N that are compared, up to draws
-NEIGHBOURS = (1, 3, 10)  # k; the first is that of Kozachenko and Leonenko
+FEW = 16, 10  # sentences N, and the k-th nearest of them, beside the nearest of all
 
 
 def varies(feature: Feature) -> bool:
@@ -102,12 +100,6 @@ def _without_constants(prediction: Prediction) -> Prediction:
     )
 
 
-def dependence(points: Tensor) -> pd.DataFrame:
-    """Entropies of points (B, draws, D) by N and k, of the first N sentences."""
-    cases = [(n, k) for k in NEIGHBOURS for n in NUMBERS if k < n <= points.shape[1]]
-    return pd.DataFrame([diversity(points[:, :n], k)._asdict() for n, k in cases])
-
-
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Entropies of the predictions of features from the states z_T that sentences are read from.
 
@@ -115,28 +107,26 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     outcomes of categorical features (their mean place, where outcomes have coordinates, as colours
     in RGB) and the means of continuous ones; features of one outcome are left out.
 
-    - ``summary.csv``, a row for each split and kind of `samples`: the fields of `Diversity`;
-    - ``dependence.csv``: the same for other N and k;
-    - ``entropies.csv``: H of every input.
+    - ``summary.csv``, a row for each split and kind of `samples`, and again for the first 16
+      sentences and the tenth nearest: the fields of `Diversity`;
+    - ``entropies.csv``: H of every input, by the nearest of all.
 
     Source: Section *Sample diversity*.
     """
     decoder = probes.feature_decoders(run, config)[0]
-    rows, curves, entropies = [], [], []
+    rows, entropies = [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
         for name, prediction in samples(run.model, decoder, x, config.draws).items():
             at = {"split": split, "samples": name}
-            points = prediction.points
-            curves.append(dependence(points).assign(**at))
-            result = diversity(points, NEIGHBOURS[0])
-            rows.append(at | {"inputs": len(x)} | result._asdict())
-            entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
-    return {
-        "summary.csv": pd.DataFrame(rows)[SUMMARY.split()],
-        "dependence.csv": pd.concat(curves)[DEPENDENCE.split()],
-        "entropies.csv": pd.concat(entropies),
-    }
+            for n, k in ((config.draws, 1), FEW):
+                if k < n <= config.draws:
+                    result = diversity(prediction.points[:, :n], k)
+                    rows.append(at | {"inputs": len(x)} | result._asdict())
+                if k == 1:
+                    entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
+    summary = pd.DataFrame(rows)[SUMMARY.split()]
+    return {"summary.csv": summary, "entropies.csv": pd.concat(entropies)}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -150,7 +140,7 @@ NOTHING = "−∞: sentences of an input coincide"
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``diversity`` from ``summary.csv`` and ``entropies.csv``."""
-    summary, entropies = tables["summary.csv"], tables["entropies.csv"]
+    summary, entropies = tables["summary.csv"].query("k == 1"), tables["entropies.csv"]
     splits, first = list(summary["split"].unique()), summary.iloc[0]
     of_points = f"{first['dimensions']} dimensions, N = {first['n']}, k = {first['k']}"
     figure, grid = panels(len(splits))

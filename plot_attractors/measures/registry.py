@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
-LARGEST = "largest"  # in the place of a number: the largest in its column
 RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
 PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
 
@@ -31,7 +30,7 @@ class Metric:
 
     - ``name``: its column in a comparison; ``topic``: of which comparison;
     - ``title``, ``unit``, ``formula``: how it is shown and what it is; ``format``: of its values;
-    - ``analysis``, ``table``: ``analyses/<analysis>/<table>.csv``, or `RUN_METRICS`;
+    - ``analysis``: of ``analyses/<analysis>/summary.csv``, or `RUN_METRICS`;
     - ``column``: of the number, and of what is subtracted from it, if any (``value-floor``);
     - ``where``: values of other columns in its row, the first of these rows. A split is passed over
       where a table has no such column. In a table of features it is the mean over decoders of the
@@ -48,7 +47,6 @@ class Metric:
     column: str
     where: Mapping[str, Any] = field(default_factory=dict)
     times: int = 0
-    table: str = "summary"
     unit: str = ""
     format: str = ".3f"
     paper: Mapping[str, Paper] = field(default_factory=dict)
@@ -83,7 +81,7 @@ _pushed = partial(
     where={"start": "used", "factor": 1.5},  # where few states are at their meaning before a step
 )  # fmt: skip
 _diversity = partial(
-    _metric, "language", "diversity", where={"samples": "model"}, unit="nats", format=".1f",
+    _metric, "language", "diversity", where={"samples": "model", "k": 1}, unit="nats", format=".1f",
     paper={"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)},
 )  # fmt: skip
 _run = partial(_metric, "language", RUN_METRICS, split="")
@@ -245,7 +243,7 @@ METRICS: dict[str, Metric] = {
                    format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)}),
         _diversity("diversity_16", "sample diversity by 16 sentences",
                    "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
-                   "mean", table="dependence", where={"samples": "model", "n": 16, "k": 10}),
+                   "mean", where={"samples": "model", "n": 16, "k": 10}),
         _run("receiver_accuracy", "receiver's accuracy",
              "share of targets found among distractors; by chance 1 / (1 + distractors)",
              "receiver_accuracy_train"),
@@ -263,7 +261,7 @@ def to_markdown() -> str:
         "|:-----|:------|:-----|:--------|:----------|:------|",
     ]
     for m in METRICS.values():
-        file = m.analysis if m.analysis == RUN_METRICS else f"{m.analysis}/{m.table}.csv"
+        file = m.analysis if m.analysis == RUN_METRICS else f"{m.analysis}/summary.csv"
         where = [f"{name} {value}" for name, value in m.where.items()]
         where += [f"after {m.times}T steps"] if m.times > 1 else []
         cell = f"`{file}`: {', '.join([f'`{m.column}`', *where])}"

@@ -11,7 +11,6 @@ import pandas as pd
 
 from plot_attractors.measures.registry import (
     HELD_OUT,
-    LARGEST,
     METRICS,
     RUN_METRICS,
     Metric,
@@ -24,9 +23,9 @@ __all__ = ["NUMBERS", "feature_metrics", "kept", "minutes", "numbers", "table_fi
 NUMBERS = "numbers.json"  # of an exported run
 
 
-def table_file(run: Run, analysis: str, table: str = "summary") -> Path:
-    """The file of a table of an analysis."""
-    return run.path / "analyses" / analysis / f"{table}.csv"
+def table_file(run: Run, analysis: str) -> Path:
+    """The summary of an analysis."""
+    return run.path / "analyses" / analysis / "summary.csv"
 
 
 def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
@@ -34,12 +33,8 @@ def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, floa
 
     Those of an exported run are what it keeps of them, unless its analyses were made anew.
     """
-    tables: dict[tuple[str, str], pd.DataFrame | None] = {}
-    for metric in metrics.values():
-        which = metric.analysis, metric.table
-        if which not in tables:
-            tables[which] = _read(run, *which)
-    values = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
+    tables = {name: _read(run, name) for name in {m.analysis for m in metrics.values()}}
+    values = {name: value_of(tables[m.analysis], m) for name, m in metrics.items()}
     of_before = kept(run)
     return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in values.items()}
 
@@ -75,10 +70,10 @@ def feature_metrics(run: Run) -> dict[str, Metric]:
     return metrics
 
 
-def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | None:
+def _read(run: Run, analysis: str) -> pd.DataFrame | None:
     if analysis == RUN_METRICS:  # the last known value of every column, in one row
         return run.metrics().ffill().tail(1)
-    file = table_file(run, analysis, table)
+    file = table_file(run, analysis)
     return read_table(file) if file.is_file() else None
 
 
@@ -103,7 +98,6 @@ def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
     if metric.times > 1 and not where["steps"]:  # a model without dynamics has no more steps
         return math.nan
     for name, value in where.items():
-        value = table[name].max() if value == LARGEST else value
         held_out = (name, value) == ("split", HELD_OUT)
         table = table[table[name] != "train" if held_out else table[name] == value]
     if "feature" in table:

@@ -70,7 +70,7 @@ def test_numbers_and_figures_exist(made: Path) -> None:
         for model in number.models:
             folder = folder_of(made, number.data, model, metric.analysis)
             if folder.is_dir():  # some smoke tree has no two meanings
-                table = pd.read_csv(folder / f"{metric.table}.csv")
+                table = pd.read_csv(folder / "summary.csv")
                 assert {*metric.column.split("-"), *metric.where} <= {*table.columns}, metric.name
                 for column, value in metric.where.items():
                     assert value == HELD_OUT or (table[column] == value).any(), metric.name

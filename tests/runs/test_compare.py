@@ -70,11 +70,8 @@ held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
 language_compositionality,train,2.5\nlanguage_compositionality,held_out,1
 """,
-    "diversity": """split,samples,mean,sigma
-train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
-held_out,model,-99,0.5\nposition,model,-10.5,0.5
-""",
-    "diversity/dependence": """split,samples,n,k,mean,sigma
+    "diversity": """split,samples,n,k,mean,sigma
+train,exact,256,1,3,4\ntrain,model,256,1,-inf,0\ntrain,model,256,1,-8,1
 held_out,model,16,10,-1,1\ntrain,exact,16,10,-2,1\ntrain,model,256,10,-3,1
 train,model,16,1,-4,1\ntrain,model,16,10,-7,0.125
 """,
@@ -82,9 +79,8 @@ train,model,16,1,-4,1\ntrain,model,16,10,-7,0.125
 
 
 def add(run: Path, name: str, text: str) -> Path:
-    """A table of an analysis, ``analysis`` or ``analysis/table``."""
-    analysis, _, table = name.partition("/")
-    file = run / "analyses" / analysis / f"{table or 'summary'}.csv"
+    """The summary of an analysis."""
+    file = run / "analyses" / name / "summary.csv"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
