@@ -21,7 +21,7 @@ from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREY, RED
 from plot_attractors.data import Batch, Channels, Labelled
 from plot_attractors.measures import composition
-from plot_attractors.measures.bootstrap import Estimate, resample, root
+from plot_attractors.measures.bootstrap import Estimate, resample
 from plot_attractors.measures.composition import Embedding
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Count, Size, setting
@@ -99,10 +99,9 @@ def _compose(
     values: Tensor,
     sampled: Tensor,
     config: Config,
-) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
+) -> tuple[dict[str, Tensor], Tensor]:
     """For inputs with values (n, F), and sentences (n, draws, width) sampled for them: for each
-    source (n, F) mean scores and losses of its sentences, and (shuffles, F) mean scores in shuffled
-    languages.
+    source (n, F) mean scores of its sentences, and (shuffles, F) mean scores in shuffled languages.
     """
     composer, judge = pair
     language, features, channels = model.language, data.features, Channels(data.features)
@@ -121,54 +120,43 @@ def _compose(
     def listener(z: Tensor) -> Prediction:
         return prediction_of_channels(channels, composer(z))
 
-    def judged(embed: Embedding, sentences: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and losses (k, F) of sentences (k, draws, width) for feature values (k, F)."""
-        prediction = judge(embed(sentences))
-        return prediction.score(truth[:, None]).mean(1), prediction.loss(truth[:, None]).mean(1)
+    def judged(embed: Embedding, sentences: Tensor, truth: Tensor) -> Tensor:
+        """Scores (k, F) of sentences (k, draws, width) for feature values (k, F)."""
+        return judge(embed(sentences)).score(truth[:, None]).mean(1)
 
     each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
     composed = composition.compose(language, model.embed, listener, each, every)
     results = {"sampled": judged(model.embed, sampled, meant)}
-    score, loss = judged(model.embed, composed.unflatten(0, (len(distinct), -1)), distinct)
-    results["composed"] = score[row], loss[row]
+    sentences = composed.unflatten(0, (len(distinct), -1))
+    results["composed"] = judged(model.embed, sentences, distinct)[row]
     scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
         best = composition.best_sentences(
             language.sentences, model.embed, listener, channels.values(distinct)
         )
-        score, loss = judged(model.embed, best[:, None], distinct)
-        results["best"] = score[row], loss[row]
+        results["best"] = judged(model.embed, best[:, None], distinct)[row]
         for _ in range(config.shuffles):
             embed = composition.shuffled(language, model.embed)
             control = composition.compose(language, embed, listener, given, order[:, 0])
-            score, _ = judged(embed, control[:, None], distinct)
+            score = judged(embed, control[:, None], distinct)
             scores.append(score[row].double().nanmean(0))
     return results, torch.stack(scores) if scores else torch.empty(0, len(features))
 
 
 def _summarise(
-    data: Labelled,
-    judged: dict[str, tuple[Tensor, Tensor]],
-    shuffles: Tensor,
-    times: Tensor,
-    chance: Tensor,
+    data: Labelled, scores: dict[str, Tensor], shuffles: Tensor, times: Tensor, chance: Tensor
 ) -> pd.DataFrame:
     """The rows of summary.csv of one split."""
-    levels = probes.leading_levels(data)
-    known = (~judged["sampled"][0].isnan()).sum(0)
-    parts = {}
-    for source, (score, loss) in judged.items():
-        parts[source] = probes.estimates(score, times, levels), loss.double().nanmean(0)
+    parts = {k: probes.score_rows(data, score, times, chance) for k, score in scores.items()}
     if len(shuffles):
-        mean = shuffles[:, :levels].mean(1, keepdim=True)
-        parts["shuffled"] = (_range(shuffles), _range(mean)), torch.full_like(chance, torch.nan)
-    rows = []
-    for source, ((estimate, mean_estimate), loss) in parts.items():
-        columns = {"chance": chance, "loss": loss}
-        of_features = root(estimate, data.features), columns, known, mean_estimate, levels
-        listed = probes.feature_rows(data.features, *of_features)
-        rows += [row | {"source": source} for row in listed if row["n"]]
-    names = ["feature", "kind", "source", "value", "low", "high", "chance", "loss", "n"]
+        mean = shuffles[:, : probes.leading_levels(data)].mean(1, keepdim=True)
+        known = (~scores["sampled"].isnan()).sum(0)
+        of_shuffles = _range(shuffles), _range(mean), chance, known
+        parts["shuffled"] = probes.feature_rows(data, *of_shuffles)
+    rows = [
+        row | {"source": source} for source, listed in parts.items() for row in listed if row["n"]
+    ]
+    names = ["feature", "kind", "source", "value", "low", "high", "chance", "n"]
     return pd.DataFrame(rows, columns=names)
 
 
@@ -189,13 +177,13 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     is scored as one, as in the analysis ``decodability``. A tree's levels below an input's own take
     no token; their "none" is scored like other outcomes.
 
-    - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, loss, n): accuracy,
+    - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, n): accuracy,
       or RMSE in the feature's units, of the second decoder, given sentences ``sampled`` by the
       model; ``composed``; ``best``, of all sentences the one with the least joint loss for the
       first decoder; ``shuffled``, composed in languages of `measures.composition.shuffled` (mean,
-      2.5th and 97.5th percentile over these, without a loss). 95 % bootstrap intervals over
+      2.5th and 97.5th percentile over these). 95 % bootstrap intervals over
       inputs, which share few combinations of features: they do not tell how other combinations
-      would fare. Chance and loss as in ``decodability``. A tree has a row of its levels' mean.
+      would fare. Chance as in ``decodability``. A tree has a row of its levels' mean.
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
@@ -207,8 +195,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     def of_split(batch: Batch) -> pd.DataFrame:
         sampled = model.describe(batch.x, config.draws).s
         times = resample(batch.x)
-        judged, shuffles = _compose(model, data, pair, data.feature_values(batch), sampled, config)
-        return _summarise(data, judged, shuffles, times, chance)
+        scores, shuffles = _compose(model, data, pair, data.feature_values(batch), sampled, config)
+        return _summarise(data, scores, shuffles, times, chance)
 
     return {"summary.csv": by_split(run, config.inputs, of_split)}
 

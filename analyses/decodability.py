@@ -16,12 +16,11 @@ from torch import Tensor
 
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
-from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
-from plot_attractors.data import Batch, HierarchicalBinaryVectors, Labelled
-from plot_attractors.measures.bootstrap import resample, root
+from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.bits import filled
 from plot_attractors.ranges import Size, setting
@@ -41,10 +40,9 @@ CAPTIONS = {
         "blue below green is what tokens cost, green below black what encoding costs. For features "
         "that are numbers the root mean squared error is drawn: lower is better. In a tree an "
         "input's path may end early: “it has ended” is an answer like “left” and “right”. Held-out "
-        "classes are "
-        "new to model and networks. Who knows the training classes only takes the branch that was "
-        "held out for one that is never taken, so that there even the optimum (black) falls to "
-        "chance."
+        "classes are new to model and networks. Who knows the training classes only takes the "
+        "branch that was held out for one that is never taken, so that there even the optimum "
+        "(black) falls to chance."
     )
 }
 
@@ -63,7 +61,7 @@ NEEDS = DESCRIBED
 
 
 DRAWS = 2  # sentences of each input
-COLUMNS = "split feature kind source decoder value low high chance loss n"
+COLUMNS = "split feature kind source decoder value low high chance n"
 
 
 def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -> Prediction:
@@ -81,28 +79,6 @@ def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -
     return Prediction(data.features, torch.cat(outputs, -1).float(), constant, constant + 1)
 
 
-def _summary_rows(
-    data: Labelled,
-    prediction: Prediction,
-    values: Tensor,
-    trained_on: Tensor,
-    times: Tensor,
-) -> list[dict[str, Any]]:
-    """Rows of ``summary.csv`` of a decoder's prediction (n, draws), for values (n, F), the truth,
-    and (…, F) of training inputs.
-    """
-    levels = probes.leading_levels(data)
-    score = prediction.score(values[:, None]).mean(1)
-    loss = prediction.loss(values[:, None]).mean(1)
-    columns = {
-        "chance": probes.chance(trained_on, data.features),
-        "loss": torch.stack([column.nanmean() for column in loss.T]),
-    }
-    estimate, mean = probes.estimates(score, times, levels)
-    known, estimate = (~values.isnan()).sum(0), root(estimate, data.features)
-    return probes.feature_rows(data.features, estimate, columns, known, mean, levels)
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """A row for each split, feature, source and decoder (Section *Feature decodability*).
@@ -113,15 +89,15 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       exact optimum of who knows the training classes, and ``tree`` of who knows all classes
       (`bayes_optimum`). ``decoder``: 0 or 1; ceilings have one. ``value``: accuracy, or RMSE in the
       feature's units, with a 95 % bootstrap interval over inputs. ``chance``: share of the
-      commonest outcome, or standard deviation, among training inputs. ``loss``: mean −log P(true
-      outcome), nats, or squared error in units of the variance. ``n``: inputs. The first
-      levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy counts
-      "none", the path has ended above this level, as an outcome like the others.
+      commonest outcome, or standard deviation, among training inputs. ``n``: inputs. The
+      first levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy
+      counts "none", the path has ended above this level, as an outcome like the others.
     """
     model, data = run.model, run.data
     pair = probes.feature_decoders(run, config)
     learned = data.batch(config.decoder_inputs)
     trained_on = data.feature_values(learned)
+    chance = probes.chance(trained_on, data.features)
     ceilings: dict[str, Callable[[Tensor], Tensor]] = {}
     if isinstance(model, AttractorModel):
         ceilings["encoding"] = lambda x: model.encode(x).z0
@@ -149,7 +125,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         return pd.DataFrame([
             {"source": source, "decoder": decoder} | row
             for source, decoder, answer in answers
-            for row in _summary_rows(data, answer, values, trained_on, times)
+            for row in probes.score_rows(data, answer.score(values[:, None]).mean(1), times, chance)
         ])  # fmt: skip
 
     return {"summary.csv": by_split(run, config.inputs, of_split)[COLUMNS.split()]}
@@ -194,10 +170,6 @@ def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
         axes.plot(x, rows["value"], color=colour, **look)
     chance = part.drop_duplicates("feature")["chance"]
     axes.hlines(chance, features - 0.45, features + 0.45, color=GREY, linestyle="--")
-    categorical = part["split"].ne("train") & part["kind"].eq("categorical")
-    never = categorical & (part["value"] < part["chance"])
-    if never.any():
-        note(axes, "below the dashed line: training never showed the true answer there", top=0.1)
 
 
 def _marker(marker: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.data import Feature, Labelled
-from plot_attractors.measures.bootstrap import Estimate, bootstrap
+from plot_attractors.measures.bootstrap import Estimate, bootstrap, root
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Size, setting
@@ -232,37 +232,37 @@ def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:
     return torch.tensor(scores, dtype=torch.float64)
 
 
-def estimates(score: Tensor, times: Tensor, levels: int) -> tuple[Estimate, Estimate]:
-    """Means of scores (n, F), and that of the first `levels` features, with intervals from times
-    (resamples, n).
-    """
+def score_rows(
+    data: Labelled, score: Tensor, times: Tensor, chance: Tensor
+) -> list[dict[str, Any]]:
+    """`feature_rows` of a prediction's scores (n, F), with bootstrap weights (resamples, n)."""
+    levels = leading_levels(data)
     mean = score[:, :levels].nanmean(1, keepdim=True)
-    return bootstrap(score, times), bootstrap(mean, times)
+    known = (~score.isnan()).sum(0)
+    return feature_rows(data, bootstrap(score, times), bootstrap(mean, times), chance, known)
 
 
 def feature_rows(
-    features: Sequence[Feature],
-    estimate: Estimate,
-    columns: Mapping[str, Tensor],
-    known: Tensor,
-    mean: Estimate,
-    levels: int,
+    data: Labelled, estimate: Estimate, mean: Estimate, chance: Tensor, known: Tensor
 ) -> list[dict[str, Any]]:
-    """Rows (feature, kind, value, low, high, the columns (F,), n) of features, and of their mean.
+    """Rows (feature, kind, value, low, high, chance, n) of features, and of the mean of a tree's
+    levels, "mean of 4", where there are any.
 
-    The row "mean of 4" has the estimates `mean` (1,) of the first `levels` features, where there
-    are any, and the columns' means over these. ``n``: how many inputs are known, (F,).
+    Args:
+        estimate: of scores (F,), whose roots are taken of numbers; mean: (1,) of the levels.
+        chance: (F,); known: (F,) how many inputs are known.
     """
-    numbers = estimate._asdict() | dict(columns)
+    levels = leading_levels(data)
+    estimate = root(estimate, data.features)
     rows: list[dict[str, Any]] = [
         {"feature": f.name, "kind": f.kind}
-        | {name: float(part[k]) for name, part in numbers.items()}
-        | {"n": int(known[k])}
-        for k, f in enumerate(features)
+        | {name: float(part[k]) for name, part in estimate._asdict().items()}
+        | {"chance": float(chance[k]), "n": int(known[k])}
+        for k, f in enumerate(data.features)
     ]
     if levels:
         row: dict[str, Any] = {"feature": f"mean of {levels}", "kind": "categorical"}
         row |= {name: float(part) for name, part in mean._asdict().items()}
-        row |= {name: float(np.mean([r[name] for r in rows[:levels]])) for name in columns}
+        row["chance"] = float(np.mean([r["chance"] for r in rows[:levels]]))
         rows.append(row | {"n": int(known.max())})
     return rows

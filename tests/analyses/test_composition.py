@@ -73,7 +73,7 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
     tables = analyzed(speller(data), data)
     table = tables["summary.csv"]
-    assert ",".join(table.columns) == "split,feature,kind,source,value,low,high,chance,loss,n"
+    assert ",".join(table.columns) == "split,feature,kind,source,value,low,high,chance,n"
     value = values(tables)
     for branch in ("branch1", "branch2", "branch3", "mean of 3"):
         assert value[branch, "sampled"] > 0.97

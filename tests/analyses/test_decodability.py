@@ -22,7 +22,7 @@ from ..small import Untrained, measured
 decodability = registry.load("analyses", "decodability")
 bayes_optimum = decodability.bayes_optimum
 
-COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,n"
+COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,n"
 
 
 def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
