@@ -29,20 +29,17 @@ from plot_attractors.runs import Run
 TITLE = "Feature decodability"
 CAPTIONS = {
     "decodability": (
-        "What can be told of an input from its sentence? Two networks were trained apart from each "
-        "other to name the features of training inputs. Blue: what they name right when they are "
-        "given a sentence sampled by the model (filled and open: the two networks; vertical lines: "
-        "95 % intervals over inputs). Orange: given the state at which the sentence is read. "
-        "Green: given the state that the input is encoded in. Black: given the input itself; for "
-        "hierarchical binary vectors this is the exact optimum of who knows the training classes, "
-        "and purple of who knows all classes: noisy inputs do not tell all. Grey: a guess without "
-        "a look. Where blue is as high as orange, sentences keep all that the last states hold; "
-        "blue below green is what tokens cost, green below black what encoding costs. For features "
-        "that are numbers the root mean squared error is drawn: lower is better. In a tree an "
-        "input's path may end early: “it has ended” is an answer like “left” and “right”. Held-out "
-        "classes are new to model and networks. Who knows the training classes only takes the "
-        "branch that was held out for one that is never taken, so that there even the optimum "
-        "(black) falls to chance."
+        "What can be told of an input from its sentence? Two networks were trained apart to name "
+        "the features of training inputs. Blue: what they name right when given a sentence sampled "
+        "by the model (filled and open: the two networks; vertical lines: 95 % intervals over "
+        "inputs). Orange: given the state at which the sentence is read; green: the state that the "
+        "input is encoded in; black: the input itself, of hierarchical binary vectors the exact "
+        "optimum of who knows the training classes, and purple of who knows all. Grey: a guess "
+        "without a look. Blue below green is what tokens cost, green below black what encoding "
+        "costs. Of features that are numbers the root mean squared error is drawn: lower is "
+        "better. In a tree “the path has ended” is an answer like “left” and “right”. Who knows "
+        "the training classes only takes the branch that was held out for one that is never taken, "
+        "so that on held-out classes even the optimum (black) falls to chance."
     )
 }
 

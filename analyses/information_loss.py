@@ -40,15 +40,14 @@ TITLE = "Information loss"
 CAPTIONS = {
     "information_loss": (
         "The number of bits d lost by discretisation: bits of the input that the decoder predicts "
-        "right from the initial state, less those that it predicts right from the state after T, "
-        "2T and 5T steps. Light lines: single inputs; dark line: all inputs; dashed: the "
-        "Geometric(½) distribution that follows from sentences in proportion to their information; "
-        "dotted: what exact samples of the same model's posterior lose. Where the dark line leaves "
-        "the dotted one the sampler is wrong, where the dotted one leaves the dashed one the "
-        "target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is "
-        "a line of slope −1. All is conditioned on d ≥ 0; the share of d < 0 is given in each "
-        "panel, and the KL of a control without dynamics, the embedding nearest to z0 and the "
-        "encoder's noise."
+        "right from the initial state, less those from the state after T, 2T and 5T steps. Light "
+        "lines: single inputs; dark line: all inputs; dashed: the Geometric(½) distribution that "
+        "follows from sentences in proportion to their information; dotted: what exact samples of "
+        "the same model's posterior lose. Where the dark line leaves the dotted one the sampler is "
+        "wrong, where the dotted one leaves the dashed one the target itself is not geometric. "
+        "Lower rows: on a log₂ scale, on which theory is a line of slope −1. All is conditioned on "
+        "d ≥ 0; panels give the share of d < 0, and the KL of a control without dynamics, the "
+        "embedding nearest to z0 and the encoder's noise."
     ),
     "variance_explained": (
         "The share of the variance of all columns that the decoder explains: from the initial "

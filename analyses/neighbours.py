@@ -26,17 +26,16 @@ from plot_attractors.runs import Run
 TITLE = "Neighbours"
 CAPTIONS = {
     "neighbours": (
-        "Do sentences that share a basin mean the same? States start exactly at the embedding ẑ_s "
-        "of a sentence sampled for an input, and follow the dynamics for 5T steps. Kept are those "
-        "that end nearer to ẑ_s than the median state, and yet nearest to ẑ_n of another sentence "
-        "(of all that can be said); where these are too few, all that end nearest to another one, "
-        "as the headline says. A panel for each feature: what a decoder of features reads at ẑ_s "
-        "(across) and at ẑ_n (up), a point for each pair and outcome. Dashed: line of best fit; r: "
-        "Pearson correlation of all points, with its 95 % interval; random pairs: the same with "
-        "each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier than others. "
-        "Of colours the means of R, G and B, too, as in the paper. Grey: alike in meaning. A state "
-        "that ends at a sentence of the same meaning is a pair here, and recovered in the analysis "
-        "perturbation."
+        "Do sentences that share a basin mean the same? States start at the embedding ẑ_s of a "
+        "sentence sampled for an input, and follow the dynamics for 5T steps. Kept are those that "
+        "end nearer to ẑ_s than the median state, and yet nearest to ẑ_n of another sentence; "
+        "where these are too few, all that end nearest to another one, as the headline says. A "
+        "panel for each feature, of colours the means of R, G and B, too: what a decoder of "
+        "features reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. "
+        "Dashed: line of best fit; r: Pearson correlation of all points, with its 95 % interval; "
+        "random pairs: the same with each ẑ_s beside the ẑ_n of another. Grey: alike in meaning. A "
+        "state that ends at a sentence of the same meaning is a pair here, and recovered in the "
+        "analysis perturbation."
     )
 }
 
