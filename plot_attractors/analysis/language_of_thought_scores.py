@@ -1,4 +1,4 @@
-"""Scores of learned sentences beside grammars: answers, clouds, translations, accuracy."""
+"""Scores of learned sentences beside grammars: answers, clouds, translations."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -40,10 +39,10 @@ def scrambled(data: HierarchicalBinaryVectors) -> Bags:
 NAMED = (Feature("colour", ("red", "green")), Feature("size"))
 
 
-def things(features: tuple[Feature, ...] = NAMED) -> Things:
+def things() -> Things:
     """Inputs of a colour and a size, 0 or 10, in no order."""
     return Things(
-        features, lambda n: torch.bernoulli(torch.full((n, 2), 0.5)) * torch.tensor([1.0, 10.0])
+        NAMED, lambda n: torch.bernoulli(torch.full((n, 2), 0.5)) * torch.tensor([1.0, 10.0])
     )
 
 
@@ -57,24 +56,17 @@ def namer() -> Bags:
     return Bags(Language((2, 2), min_length=2), sentence)
 
 
-def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
+def analyzed(model: Any, data: Any) -> Any:
+    """The column ``value`` by feature and source."""
     sizes = {"inputs": 400, "shuffles": 4, "decoder_inputs": 1000, "decoder_updates": 100}
     tables = measured("composition", Untrained(model, data), **sizes)
-    figures = registry.load("analyses", "composition").draw(tables)
-    assert list(figures) == ["composition"]
-    return tables
-
-
-def values(tables: dict[str, pd.DataFrame]) -> Any:
+    assert list(composition.draw(tables)) == ["composition"]
     return tables["summary.csv"].set_index(["feature", "source"])["value"]
 
 
 def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    tables = analyzed(speller(data), data)
-    table = tables["summary.csv"]
-    assert ",".join(table.columns) == "split,feature,kind,source,value,low,high,chance,n"
-    value = values(tables)
+    value = analyzed(speller(data), data)
     for branch in ("branch1", "branch2", "branch3", "mean of 3"):
         assert value[branch, "sampled"] > 0.97
         assert value[branch, "composed"] == value[branch, "best"] == 1
@@ -83,20 +75,18 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
 
 def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    tables = analyzed(scrambled(data), data)
-    value = values(tables)
+    value = analyzed(scrambled(data), data)
     assert value["mean of 3", "sampled"] > 0.97
     assert value["mean of 3", "best"] == 1
     assert value["mean of 3", "composed"] < 0.95
 
 
 def test_features_without_order_are_described_in_random_orders() -> None:
-    tables = analyzed(namer(), things())
-    table = tables["summary.csv"].set_index(["feature", "source"])
+    value = analyzed(namer(), things())
     # two tokens at least: no list
-    assert set(table.index.get_level_values("source")) == {"sampled", "composed"}
-    assert (table.loc["colour"]["value"] == 1).all()
-    assert (table.loc["size"]["value"] < 1).all()  # of a standard deviation of 5
+    assert set(value.index.get_level_values("source")) == {"sampled", "composed"}
+    assert (value["colour"] == 1).all()
+    assert (value["size"] < 1).all()  # of a standard deviation of 5
 
 
 class Judge:
@@ -122,8 +112,7 @@ def test_one_decoder_composes_and_the_other_one_scores(
     """The namer says A for red: so understands the composer; the scorer may hear the reverse."""
     pair = Judge(NAMED, 0), Judge(NAMED, 0 if agree else 1)
     monkeypatch.setattr(probes, "feature_decoders", lambda *_: pair)
-    tables = analyzed(namer(), things())
-    value = values(tables)
+    value = analyzed(namer(), things())
     assert value["colour", "composed"] == value["colour", "sampled"] == float(agree)
 
 
@@ -156,6 +145,6 @@ def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:
         (COLOUR, Feature("size")),
         lambda n: torch.stack([torch.randint(3, (n,)), torch.randint(2, (n,))], 1).float(),
     )
-    tables = analyzed(Bags(Language((1, 1, 1, 2)), sentence), data)
-    assert set(tables["summary.csv"]["feature"]) == {"colour", "size"}
-    assert values(tables)["colour", "sampled"] == 1
+    value = analyzed(Bags(Language((1, 1, 1, 2)), sentence), data)
+    assert set(value.index.get_level_values("feature")) == {"colour", "size"}
+    assert value["colour", "sampled"] == 1

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
-from typer.testing import CliRunner
 
-from plot_attractors import cli
 from plot_attractors.analysis import corpora
 from plot_attractors.data import Feature
 from plot_attractors.language import Language
@@ -29,7 +24,6 @@ from ..small import SETTINGS, Untrained, measured
 program = registry.load("analyses", "language_measures")
 
 SMALL = SETTINGS["language_measures"]
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-language.md"
 COLOURS = Feature("colour", ("red", "green", "blue"))
 SHAPES = Feature("shape", ("disc", "square", "star"))
 GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
@@ -181,14 +175,3 @@ def test_names_and_order_of_tokens_do_not_matter() -> None:
     sizes = program.Config(permutations=2, code_permutations=2)
     a, b = (program.measures(one, sizes).set_index("measure")["value"] for one in (of, other))
     np.testing.assert_allclose(a, b, rtol=1e-3)
-
-
-def test_the_how_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```(\w+)\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
-    for _, text in blocks:
-        for line in text.splitlines():
-            name, *arguments = shlex.split(line, comments=True)
-            assert name == "plot-attractors"
-            result = CliRunner().invoke(cli.app, arguments)
-            assert result.exit_code == 0, result.output
