@@ -80,8 +80,12 @@ class DetailedBalanceEM:
 
     def __init__(self, model: AttractorModel, data: DataSet, c: Any) -> None:
         self.model, self.config = training.require_model(model, AttractorModel), c
-        names = "flow_correction", "log_partition"
-        self.g, self.log_z = training.require_parts(model, "this inference program", *names)
+        if model.flow_correction is None or model.log_partition is None:
+            raise ValueError(
+                "this inference program trains flow_correction and log_partition, which this model "
+                "does not have: take plot-attractors fit algorithms, with the same --data and --set"
+            )
+        self.g, self.log_z = model.flow_correction, model.log_partition
         self.inputs = training.input_source(data, model)
         weights = training.MStepConfig(c.lr, 1.0, 1.0)
         self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)

@@ -234,10 +234,8 @@ class AttractorModel(nn.Module):
 
     def transition(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
         """P_θ(z_{t+1} | z_t) of states z (…, d)."""
-        to = self.forward_dynamics(z, t, context)
-        if not self.onset.norm or not isinstance(to, Normal):
-            return to
-        return self.onset.forward_step(to, z)
+        to: Normal = self.forward_dynamics(z, t, context)
+        return self.onset.forward_step(to, z) if self.onset.norm else to
 
     # -- single steps, as Pyro programs ----------------------------------------------------------
     def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:

@@ -113,8 +113,8 @@ PARTS = {
     "sentence_encoder": ("s", "normal"),
     "decoder": ("z", "inputs"),  # P(x | z)
     "encoder": ("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
-    "forward_dynamics": ("z t z0", "states"),  # optional: max_step
-    "backward_dynamics": ("z t z0", "states"),
+    "forward_dynamics": ("z t z0", "normal"),  # optional: max_step
+    "backward_dynamics": ("z t z0", "normal"),
     "discretizer": ("z z0", "sentences"),  # P(s | z); optional: like and score
     # of models whose flow or discretizer learns by balance; None in others
     "flow_correction": ("z t z0", "numbers"),
@@ -122,7 +122,6 @@ PARTS = {
 }
 RETURNED = {
     "normal": "a Normal over (n, d)",
-    "states": "a distribution over (n, d) with a mean and a stddev",
     "inputs": "a distribution over inputs",
     "sentences": "a distribution over sentences, to sample from",
     "numbers": "a tensor (n,)",
@@ -212,12 +211,9 @@ def _fits(kind: str, result: Any, s: Tensor, z: Tensor) -> bool:
         return isinstance(result, Tensor) and result.shape == s.shape[:1]
     if kind == "sentences":
         return hasattr(result, "sample") and result.sample().shape == s.shape
-    if not isinstance(result, Normal if kind == "normal" else Distribution):
-        return False
-    shape = result.batch_shape + result.event_shape
-    if kind == "inputs":
-        return len(shape) > 1 and shape[0] == len(s)
-    return len(shape) == 2 and shape == z.shape
+    if kind == "normal":
+        return isinstance(result, Normal) and result.batch_shape == z.shape and z.dim() == 2
+    return isinstance(result, Distribution) and result.batch_shape[:1] == s.shape[:1]
 
 
 def _check_sentence_encoder(part: Any, language: Language, s: Tensor) -> None:

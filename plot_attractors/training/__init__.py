@@ -21,7 +21,6 @@ from .schedule import (
     clipped_update,
     cosine,
     require_model,
-    require_parts,
     set_lr,
 )
 from .sentences import ExactSentences, SampledSentences, Sampling
@@ -47,7 +46,6 @@ __all__ = [
     "imagined",
     "input_source",
     "require_model",
-    "require_parts",
     "require_posterior",
     "set_lr",
     "summary",

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
@@ -81,8 +80,7 @@ class EStep:
         self.walks.clear()
         e, s = self.pool.pairs(ONSET_STATES)
         self.model.set_noise(s, self.steps)
-        if isinstance(self.model.transition(e.z0[:1], 0, e.z0[:1]), Normal):
-            self.model.onset.orient(e.z0, self.model.embed(s))
+        self.model.onset.orient(e.z0, self.model.embed(s))
 
     def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""

@@ -20,7 +20,6 @@ __all__ = [
     "cosine",
     "late_cosine",
     "require_model",
-    "require_parts",
     "set_lr",
 ]
 
@@ -159,15 +158,3 @@ def require_model(model: Any, kind: type[M]) -> M:
             "inference program is taken"
         )
     return model
-
-
-def require_parts(model: Any, what: str, *names: str) -> list[Any]:
-    """Optional parts of an attractor model that `what` trains; ValueError where it has none."""
-    parts = [getattr(model, name) for name in names]
-    if None in parts:
-        raise ValueError(
-            f"{what} trains {' and '.join(names)}, which this model does not have: take "
-            "plot-attractors fit algorithms, with the same --data and --set, and --inference "
-            "gflownet_em where none was given"
-        )
-    return parts

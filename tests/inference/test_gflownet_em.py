@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from pyro.distributions import StudentT
-from torch import Tensor, nn
-
-from plot_attractors.runs import registry
-from plot_attractors.runs.settings import fields, flatten, resolve, to_table
+from torch import Tensor
 
 from ..attractors import (
     HBV,
-    changed,
     run_to,
     schedule,
-    snapshot,
     sprites,
     tiny,
     with_data,
@@ -114,15 +108,6 @@ def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPa
 # -- settings
 
 
-def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
-    program = registry.load("inference", "gflownet_em")
-    assert len([*fields(program.Config)]) <= 15
-    for preset in program.PRESETS:
-        result = resolve({"inference": program.Config}, {"inference": program.PRESETS}, preset, {})
-        assert flatten(to_table(result["inference"]))
-    assert program.Config(cycles=0).inert().keys() == {"e_updates"}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -133,29 +118,3 @@ def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
 def test_noise_that_no_state_stays_with_is_refused(settings: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(settings)
-
-
-class HeavyTails(nn.Module):
-    """Forward dynamics of Student's t, in the place of a Gaussian."""
-
-    max_step = 0.25
-
-    def __init__(self, dynamics: nn.Module) -> None:
-        super().__init__()
-        self.dynamics = dynamics
-
-    def forward(self, *seen: Any) -> StudentT:
-        of = self.dynamics(*seen)
-        return StudentT(4.0, of.loc, of.scale)
-
-
-def test_dynamics_that_are_no_gaussian_train() -> None:
-    model, data = with_data(HBV, "hbv")
-    model.forward_dynamics = HeavyTails(model.forward_dynamics)
-    before = snapshot(model)
-    fit = schedule("gflownet_em", model, data, SHORT)
-    while not fit.done:
-        metrics = fit.step()
-    assert math.isfinite(metrics["sleep_loss"])
-    assert "forward_dynamics" in changed(model, before)
-    assert model.describe(data.batch(4).x, 3).s.shape[:2] == (4, 3)

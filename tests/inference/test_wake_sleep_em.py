@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from plot_attractors.runs.run import programs
-from plot_attractors.runs.settings import flatten, resolve, to_table
-
 from ..attractors import (
     HBV,
     changed,
@@ -136,13 +133,3 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: 
         schedule(inference, model, data, {})
     model, data = sprites(many)
     schedule(inference, model, data, {})
-
-
-@pytest.mark.parametrize(("model", "most"), [("hbv", 44), ("dsprites", 41)])
-def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
-    of = programs(model, "wake_sleep_em")
-    for preset in {name for part in of.presets.values() for name in part}:
-        result = resolve(of.configs, of.presets, preset, {})
-        assert sum(len(flatten(to_table(part))) for part in result.values()) <= most
-        learned = model == "dsprites" and preset not in ("paper", "linear")
-        assert bool(result["inference"].vocabulary) == learned

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -20,52 +20,25 @@ NAMES = sorted({*registry.names("models"), *registry.names("datasets")})
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve
-    traits, some of them missing, and of a user's images, on grey ones of two kinds.
-    """
+def runs(tmp_path_factory: pytest.TempPathFactory, files: Any) -> dict[str, Path]:
+    """A run of every model, of its own data, and of all ways to draw from a grammar."""
     folder = tmp_path_factory.mktemp("comparison")
-    cells = [[*format(k * 37 % 4096, "012b"), "ab"[k % 2]] for k in range(1, 65)]
-    for k in range(0, 64, 3):
-        cells[k][k % 12] = ""
-    rows = "\n".join(map(",".join, cells))
-    (folder / "table.csv").write_text(
-        ",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n"
-    )
-    np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(64, 8)))
-    np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
-    (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
-    table = {"path": folder / "table.csv", "labels": "kind", "missing": "ignore"}
-    own = {
-        "table": table,
-        "images": {"path": folder / "images.npy", "table": folder / "images.csv"},
-        "vectors": {"path": folder / "vectors.npy", "table": folder / "images.csv"},
+    given = {name: (name, files.get(name, {})) for name in NAMES}
+    given |= {way: ("grammar", {"draw_by": way}) for way in ("chain", "guide")}
+    given["guide"][1]["units"] = 32
+    return {
+        name: fit(program, preset="smoke", out=folder / name, settings=settings)
+        for name, (program, settings) in given.items()
     }
-    result = {
-        name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
-        for name in NAMES
-    }
-    for way, units in (("chain", {}), ("guide", {"units": 32})):
-        given = {"draw_by": way, **units}
-        result[way] = fit("grammar", preset="smoke", out=folder / way, settings=given)
-    return result
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], name: str) -> None:
     run = Run(runs[name])
     dynamic = isinstance(run.model, AttractorModel)  # tests/analyses make all of one
-    names = (
-        ["decodability"]
-        if dynamic
-        else [
-            "composition",
-            "decodability",
-            "diversity",
-            "language_measures",
-            "training",
-        ]
-    )
+    names = ["decodability"]
+    if not dynamic:
+        names += ["composition", "diversity", "language_measures", "training"]
     settings = {name: SETTINGS[name] for name in names if name in SETTINGS}
     results = analyze(run, names, settings=settings)
     assert {r.name: r.error for r in results} == dict.fromkeys(names)

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -39,28 +38,6 @@ KINDS = (  # models, and the inference programs that fit them
 )
 PAIRS = [(m, i) for models, inference in KINDS for m in models for i in inference]
 PAIRS += [("algorithms", i) for i in LETTER]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Settings of models that read a table, images or vectors of the user's own."""
-    folder, rng, rows = tmp_path_factory.mktemp("data"), np.random.default_rng(0), 40
-    family = rng.integers(0, 4, rows)
-    x = (rng.random((rows, 12)) < np.where(rng.random((4, 12)) < 0.5, 0.9, 0.1)[family]).astype(int)
-    x[0], x[1] = 0, 1  # no constant column
-    frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
-    frame = frame.mask(np.arange(rows * 12).reshape(rows, 12) % 17 == 0)
-    frame["family"] = np.array(["cat", "dog", "bird", "fish"])[family]
-    frame.to_csv(folder / "animals.csv", index=False)
-    np.save(folder / "words.npy", rng.normal(size=(rows, 12)) + 2 * x)
-    np.save(folder / "faces.npy", rng.integers(0, 256, (rows, 20, 24), dtype=np.uint8))
-    path = str(folder / "animals.csv")
-    table = {"path": path, "labels": ("family",), "missing": "ignore"}
-    return {
-        "table": table,
-        "images": {"path": str(folder / "faces.npy")},
-        "vectors": {"path": str(folder / "words.npy"), "table": path, "labels": ("family",)},
-    }
 
 
 def train(model: Any, data: Any, inference: str, settings: Any = ()) -> dict[str, float]:

@@ -13,8 +13,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
@@ -22,9 +20,16 @@ from typer.testing import CliRunner
 
 from plot_attractors.cli import shared
 from plot_attractors.ranges import range_of
-from plot_attractors.runs import Run, registry
+from plot_attractors.runs import registry
 from plot_attractors.runs.run import plan, programs
-from plot_attractors.runs.settings import as_text, fields, from_table
+from plot_attractors.runs.settings import (
+    as_text,
+    fields,
+    flatten,
+    from_table,
+    resolve,
+    to_table,
+)
 
 MODELS, INFERENCE = registry.names("models"), registry.names("inference")
 DATA = registry.names("datasets")
@@ -76,7 +81,7 @@ def test_a_copy_trains_as_its_original(model: str, tmp_path: Path) -> None:
 INHERITING = '''"""A variant of a user's own."""
 from dataclasses import dataclass
 from plot_attractors.runs import registry
-other = registry.load("models", "{name}")
+other = registry.load("models", "attractor")
 PRESETS, build = other.PRESETS, other.build
 @dataclass(frozen=True)
 class Config(other.Config):
@@ -92,27 +97,24 @@ def test_a_copy_of_a_data_set_trains_as_its_original(data: str, tmp_path: Path) 
             assert planned(model, None, preset, copy) == planned(model, None, preset, data)
 
 
-@pytest.mark.parametrize("name", ["attractor", "grammar"])
-def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: Path) -> None:
+def test_whatever_inherits_a_config_inherits_the_training(tmp_path: Path) -> None:
     variant = tmp_path / "variant.py"
-    variant.write_text(INHERITING.format(name=name))
-    cases = [(preset, data) for preset in PRESETS for data in (None, *DATA)]
-    for preset, data in cases:
-        ours, theirs = (planned(of, None, preset, data) for of in (variant, name))
-        if isinstance(theirs, dict):
-            theirs["model"] |= {"mine": 1.0}
-        assert ours == theirs
+    variant.write_text(INHERITING)
+    for preset in PRESETS:
+        for data in (None, *DATA):
+            ours, theirs = (planned(of, None, preset, data) for of in (variant, "attractor"))
+            if isinstance(theirs, dict):
+                theirs["model"] |= {"mine": 1.0}
+            assert ours == theirs
 
 
-@pytest.mark.parametrize("data", ["hbv", "dsprites"])
-@pytest.mark.parametrize("name", ["attractor", "vqvae"])
-def test_a_copy_is_reported_on_the_same_data(name: str, data: str, tmp_path: Path) -> None:
-    from plot_attractors.report.findings import data_of
-
-    for program in (name, copied("models", name, tmp_path)):
-        run = object.__new__(Run)
-        run.config = plan(program, None, "full", 0, None, {}, data=data).config
-        assert data_of(run) == data
+@pytest.mark.parametrize(("model", "most"), [("hbv", 44), ("dsprites", 41), ("algorithms", 36)])
+def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
+    for inference in ("wake_sleep_em", "gflownet_em", "detailed_balance_em", "exact_em"):
+        of = programs(model, inference)
+        for preset in {name for part in of.presets.values() for name in part}:
+            result = resolve(of.configs, of.presets, preset, {})
+            assert sum(len(flatten(to_table(part))) for part in result.values()) <= most
 
 
 # -- the list
@@ -155,33 +157,6 @@ def test_the_list_is_that_of_the_inference_that_is_named() -> None:
 
 
 # -- every setting does something, or is refused
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Settings of models that read data of the user's own, all of whose settings can be used."""
-    folder, rng, rows = tmp_path_factory.mktemp("data"), np.random.default_rng(0), 60
-    x = (rng.random((rows, 10)) < rng.choice([0.2, 0.8], (6, 10))[np.arange(rows) % 6]).astype(int)
-    x[0], x[1] = 0, 1
-    more = pd.DataFrame(
-        {
-            "family": np.array(["cat", "dog", "bird"])[np.arange(rows) % 3],
-            "animal": [f"a{k}" for k in range(rows)],
-            "legs": np.array([0, 2, 4])[np.arange(rows) % 3],
-            "size": np.arange(rows) // 2,
-            "new": (np.arange(rows) % 5 == 0).astype(int),
-        }
-    )
-    traits = pd.DataFrame(x, columns=[f"t{k}" for k in range(10)])
-    pd.concat([traits, more.drop(columns="size")], axis=1).to_csv(folder / "t.csv", index=False)
-    more.to_csv(folder / "more.csv", index=False)
-    np.save(folder / "v.npy", rng.normal(size=(rows, 6)) + 2 * x[:, :6])
-    np.save(folder / "i.npy", rng.integers(0, 256, (rows, 16, 16), dtype=np.uint8))
-    return {
-        "table": {"path": folder / "t.csv", "labels": ("family",), "ignore": ("legs", "animal")},
-        "vectors": {"path": folder / "v.npy", "table": folder / "more.csv"},
-        "images": {"path": folder / "i.npy", "table": folder / "more.csv"},
-    }
 
 
 class SameDraws(TorchFunctionMode):
@@ -266,7 +241,7 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
     of = programs(model)
     configs = {part: of.configs[part] for part in ("data", "model")}
     full = {name: v for part in configs for name, v in of.presets[part].get("smoke", {}).items()}
-    base = full | SMALL | files.get(model, {})
+    base = full | SMALL | files.get("complete" if model == "table" else model, {})
 
     def made(settings: Any) -> Any:
         """What is observed; None where the settings are refused with a sentence."""

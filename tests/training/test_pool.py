@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from plot_attractors.language import Language
 from plot_attractors.training import SentencePool
 from plot_attractors.training.pool import PAIRS
 from plot_attractors.training.stay import OFF_SENTENCE_STATES
@@ -50,12 +51,6 @@ def test_the_oldest_pairs_go_and_a_new_reward_takes_all(build: Any) -> None:
     assert off.z.shape == (OFF_SENTENCE_STATES, 3)
     pool.fill()
     assert not torch.equal(pool.of_states.entries["z"][: len(states)], states)
-
-
-def test_states_off_all_sentences_are_none_where_every_token_is_spoken(build: Any) -> None:
-    from plot_attractors.language import Language
-
-    model = build(axes=False, sd=0.3, language=Language((2, 2)))
-    pool = pool_of(model)
+    pool = pool_of(build(axes=False, sd=0.3, language=Language((2, 2))))
     pool.fill()
-    assert pool.off(pool.pairs(3)[0]) is None
+    assert pool.off(pool.pairs(3)[0]) is None, "every token is spoken"
