@@ -82,7 +82,7 @@ class SpriteRecogniser(nn.Module):
         super().__init__()
         white = data.rows[:, 0] == COLOURS.index("white")
         images = data.prototypes(white.nonzero().flatten())[:, 0].flatten(1)
-        cells = math.ceil(len(data.positions_x) / QUARTER)
+        cells = math.ceil(len(data.positions) / QUARTER)
         sizes = (len(COLOURS), len(SHAPES), len(data.sizes), cells, cells)
         grid = tuple(map(str, range(1, cells + 1)))
         outcomes = (SHAPES, tuple(f"{size:.1f}" for size in data.sizes), grid, grid)

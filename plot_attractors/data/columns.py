@@ -22,14 +22,8 @@ from plot_attractors.data.checks import reading
 from plot_attractors.ranges import Seed, Share, setting
 
 __all__ = [
-    "MISSING",
-    "ColumnRoles",
-    "Columns",
-    "listed",
-    "names_in",
-    "read_columns",
-    "suggestion",
-]
+    "MISSING", "ColumnRoles", "Columns", "listed", "names_in", "read_columns", "suggestion",
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -298,9 +292,9 @@ def suggestion(name: str, names: Sequence[str]) -> str:
     """The end of a sentence on an unknown name: the names it may have meant, or all there are."""
     by_case = {other.lower(): other for other in names}
     close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
-    return (
-        f": did you mean {' or '.join(map(repr, close))}?" if close else f": it has {listed(names)}"
-    )
+    if close:
+        return f": did you mean {' or '.join(map(repr, close))}?"
+    return f": it has {listed(names)}"
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
@@ -339,12 +333,10 @@ def read_columns(
             numbers = pd.to_numeric(first, errors="coerce") - np.arange(len(first))
             rows = [] if numbers.isin((0, 1)).all() else first.astype(str).str.strip().tolist()
     names = list(frame.columns)
-    if "" in names or (twice := _repeated(names)):
-        raise ValueError(
-            f"{path.name} has a column without a name: name or remove it"
-            if "" in names
-            else f"{path.name} has more than one column called {listed(twice)}"
-        )
+    if "" in names:
+        raise ValueError(f"{path.name} has a column without a name: name or remove it")
+    if twice := _repeated(names):
+        raise ValueError(f"{path.name} has more than one column called {listed(twice)}")
     words = [word.lower() for word in names_in(missing_values)]
     columns = {
         name: _text(frame[name]) if name in texts else _cells(frame[name], words) for name in names

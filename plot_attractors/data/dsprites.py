@@ -49,7 +49,7 @@ class ColouredSprites(Images, Members):
     - ``rows``: (N, 5) int64, the combinations as numbers of these factors' values, y fastest;
     - ``weights``: (N,) float64, in proportion to which they are drawn, held-out ones included;
     - ``members``: for each split the numbers of its combinations, (n,) int64 in increasing order;
-    - ``sizes``, ``positions_x``, ``positions_y``: values of the continuous factors.
+    - ``sizes``, ``positions``: values of the continuous factors, of x and y alike.
 
     Raises ValueError where ``side``, pixels of an image, is not a whole number from 8 to 128.
 
@@ -70,11 +70,7 @@ class ColouredSprites(Images, Members):
         check_whole("the side of an image, in pixels,", side, 8, 128)
         self.input_shape, self._images = (3, side, side), rendered(side)
         places = len(POSITION_WEIGHTS)
-        self.sizes, self.positions_x, self.positions_y = (
-            SIZES,
-            POSITIONS[:places],
-            POSITIONS[:places],
-        )
+        self.sizes, self.positions = SIZES, POSITIONS[:places]
         factors = (len(COLOURS), len(SHAPES), len(SIZES), places, places)
         self.rows = torch.cartesian_prod(*map(torch.arange, factors))
         colour, shape, _, column, row = self.rows.unbind(1)
@@ -120,7 +116,7 @@ class ColouredSprites(Images, Members):
     def feature_values(self, batch: Batch) -> Tensor:
         """(n, 5) float32: number of the colour and shape; size, x and y as parts of the largest."""
         colour, shape, size, column, row = batch.labels.cpu().unbind(1)
-        continuous = self.sizes[size], self.positions_x[column], self.positions_y[row]
+        continuous = self.sizes[size], self.positions[column], self.positions[row]
         return torch.stack([colour.float(), shape.float(), *continuous], 1).to(batch.labels.device)
 
     def to(self, device: torch.device | str) -> ColouredSprites:
