@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pyro
 import torch
-from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -26,39 +25,22 @@ from plot_attractors.model.protocols import Description
 WAYS = "exact", "guide", "chain"  # to draw an expression
 NOTHING = -100.0  # nats, log P(x | an expression that is true of nothing)
 
-__all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
+__all__ = ["ExpressionBuilder", "GrammarModel", "TrueOrBuilt"]
 
 
-class Shown(TorchDistribution):
-    """P(x | expression): an object that the expression is true of, seen through noise.
+def log_shown(log_objects: Tensor, extension: Tensor, size_principle: bool = True) -> Tensor:
+    """(…) log P(x | expression): an object that the expression is true of, seen through noise.
 
-    See `log_likelihood`; of what is true of nothing it is e^-100, not 0. Without the size principle
-    this sums to less than 1 over x: right for posteriors of expressions, but no distribution of
-    inputs.
-
-    `extension` (…, O) bool are the objects that each expression is true of; with `size_principle`
-    objects come from it, else from the whole world.
+    See `log_likelihood`; of what is true of nothing it is −100, from which a guide that proposes it
+    must learn. `log_objects` (…, O) are log P(x | object), `extension` (…, O) bool the objects that
+    each expression is true of; with `size_principle` objects come from it, else from the whole
+    world. Without, this sums to less than 1 over x: right for posteriors of expressions, but no
+    distribution of inputs.
     """
-
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-
-    def __init__(self, extension: Tensor, objects: Objects, size_principle: bool = True) -> None:
-        self.extension, self.objects, self.size_principle = extension, objects, size_principle
-        super().__init__(extension.shape[:-1], torch.Size(objects.input_shape), validate_args=False)
-
-    @property
-    def support(self) -> constraints.Constraint:
-        return constraints.independent(constraints.unit_interval, len(self.event_shape))
-
-    def expand(self, batch_shape: Any, _instance: None = None) -> Shown:
-        return Shown(self.extension.expand(*batch_shape, -1), self.objects, self.size_principle)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        inside = torch.where(self.extension, self.objects.log_prob(value), -torch.inf).logsumexp(-1)
-        known = self.extension.sum(-1)
-        size = known if self.size_principle else torch.tensor(self.extension.shape[-1])
-        # a guide that proposes what is true of nothing must learn from it
-        return (inside - size.clamp(min=1).log()).masked_fill(known == 0, NOTHING)
+    inside = torch.where(extension, log_objects, -torch.inf).logsumexp(-1)
+    known = extension.sum(-1)
+    size = known if size_principle else torch.tensor(extension.shape[-1])
+    return (inside - size.clamp(min=1).log()).masked_fill(known == 0, NOTHING)
 
 
 class ExpressionBuilder(RulePolicy):
@@ -124,10 +106,10 @@ class TrueOrBuilt(Derivations):
 class GrammarModel(nn.Module):
     r"""Expressions with given primitives: P(expression | x) ∝ P(expression) P(x | expression).
 
-    x shows an object that the expression is true of (`Shown`): as the grammar's rules mean, whose
-    values are (O,) bool, or, with `truth`, if all tokens of the expression are true of it. Only the
-    guide is learned, by inference `grammar`. Sentences are the expressions' rules, one
-    feature for each place and rule, or, with `language`, their tokens; ẑ_s is s itself.
+    x shows an object that the expression is true of (`log_shown`): as the grammar's rules mean, of
+    values (O,) bool, or, with `truth`, if all tokens of the expression are true of it. Only the
+    guide is learned, by inference `grammar`. Sentences are the expressions' rules, one feature for
+    each place and rule, or, with `language`, their tokens; ẑ_s is s itself.
 
     Args:
         grammar: its terminals are the tokens of `language`, in their order, if there is one.
@@ -209,7 +191,7 @@ class GrammarModel(nn.Module):
         with pyro.plate("inputs", len(x)):
             rules = pyro.sample("expression", self.prior)
             extension = self.true_of(rules)
-            pyro.sample("x", Shown(extension, self.objects, self.size_principle), obs=x)
+            pyro.factor("x", log_shown(self.objects.log_prob(x), extension, self.size_principle))
 
     def guide(self, x: Tensor) -> None:
         """expression ~ the builder, rule by rule."""

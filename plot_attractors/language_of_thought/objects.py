@@ -15,21 +15,7 @@ from plot_attractors.data.dsprites import NOISE, RGB
 __all__ = ["BitObjects", "Objects", "SpriteObjects"]
 
 
-class Objects(nn.Module):
-    """O objects, all alike before an input is seen; `input_shape` is of an input that shows one."""
-
-    input_shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        """O."""
-        raise NotImplementedError
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """(…, O) log P(x | object) in nats, up to a constant, of inputs x (…, *input_shape)."""
-        raise NotImplementedError
-
-
-class BitObjects(Objects):
+class BitObjects(nn.Module):
     """Objects that show 0/1 vectors, their bits independent with probabilities (O, bits)."""
 
     probabilities: Tensor
@@ -37,7 +23,6 @@ class BitObjects(Objects):
     def __init__(self, probabilities: Tensor) -> None:
         super().__init__()
         self.register_buffer("probabilities", probabilities, persistent=False)
-        self.input_shape = (probabilities.shape[-1],)
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -49,7 +34,7 @@ class BitObjects(Objects):
         return x.nan_to_num() @ torch.logit(self.probabilities).T + known @ log_no.T
 
 
-class SpriteObjects(Objects):
+class SpriteObjects(nn.Module):
     r"""Kinds of coloured sprites; colours are seen through noise, all else as it is.
 
     With the colour v found in an image, and a half-normal distance of each channel from 0 or 1,
@@ -69,7 +54,6 @@ class SpriteObjects(Objects):
     def __init__(self, data: ColouredSprites, sizes: int = 3) -> None:
         super().__init__()
         self._last: tuple[weakref.ref[Tensor], Tensor] | None = None
-        self.input_shape = data.input_shape
         self.recognise = SpriteRecogniser(data)
         colours, shapes, most, *cells = self.recognise.sizes
         check_whole("the number of kinds of sizes", sizes, 1, most)
@@ -93,3 +77,7 @@ class SpriteObjects(Objects):
         log_p = log_p.unflatten(0, x.shape[:-3])
         self._last = weakref.ref(x), log_p
         return log_p
+
+
+Objects = BitObjects | SpriteObjects
+"""O objects, all alike before an input is seen."""
