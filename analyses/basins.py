@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.ndimage import gaussian_filter
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.parts import write
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, ORANGE, add_scale
+from plot_attractors.analysis.style import CRIMSON, GREY, ORANGE
 from plot_attractors.measures import attractors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size, setting
@@ -28,12 +27,11 @@ from plot_attractors.runs import Run
 TITLE = "Attractor basins"
 SLOW = True
 CAPTIONS = {
-    "landscape": (
+    "basins": (
         "A plane through the most visited fixed point of the mean dynamics and two neighbours. "
-        "Colour: free energy −log F; F is the flow at T averaged over inputs: N(ẑ_s, ε²), weighted "
-        "by the posterior of s. Grey: the mean step; black: borders between basins. Red rings: "
-        "embeddings in use; dots: fixed points, filled if stable; all within 1.5 ε√d of the plane. "
-        "If attractors sit at embeddings, every ring holds a dot."
+        "Grey: the mean step; black: borders between basins. Red rings: embeddings in use; dots: "
+        "fixed points, filled if stable; all within 1.5 ε√d of the plane. If attractors sit at "
+        "embeddings, every ring holds a dot."
     ),
 }
 
@@ -58,7 +56,7 @@ USE_INPUTS = 512  # that tell which sentences are in use
 MOST_SENTENCES = 2000  # in use, that are followed; a random choice where there are more
 DRAWS, FINE_DRAWS = 32, 256  # states of the cloud whose centre is followed; for eigenvalues
 ITERATIONS = 60  # of the mean dynamics, at most
-PIXELS, CELLS = 180, 48  # sides of the picture, of its energy, and of its flow and basins
+CELLS = 48  # sides of the picture
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
@@ -67,20 +65,10 @@ NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many 
 KINDS = ("stable", "saddle", "repeller")
 
 
-class SentencesInUse(NamedTuple):
-    """Rows (S,) of the language, ẑ (S, d) and mean probability (S,)."""
-
-    rows: Tensor
-    embedding: Tensor
-    probability: Tensor
-
-    @classmethod
-    def of(cls, model: AttractorModel, x: Tensor) -> SentencesInUse:
-        """Those in use for inputs x (B, …), a random choice where there are too many."""
-        rows = torch.nonzero(sampling.sentences_in_use(model, x)).flatten()
-        rows = rows[torch.randperm(len(rows))[:MOST_SENTENCES].sort().values]
-        probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
-        return cls(rows, model.embeddings()[rows], probability[rows])
+def in_use(model: AttractorModel, x: Tensor) -> Tensor:
+    """Rows (S,) of sentences in use for inputs x (B, …), a random choice where there are many."""
+    rows = torch.nonzero(sampling.sentences_in_use(model, x)).flatten()
+    return rows[torch.randperm(len(rows))[:MOST_SENTENCES].sort().values]
 
 
 def gaussian_like(points: Tensor, n: int) -> Tensor:
@@ -115,17 +103,15 @@ class Basins:
     stable fixed point that F takes it to. Distances to embeddings are in the d axes that embeddings
     use, in units of ε√d, `unit`.
 
-    `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
-    T, and "random".
+    `rows` (S,) are sentences in use; `starts` are states (n, d) beside their embeddings: "data", of
+    trajectories at T, and "random".
     """
 
-    def __init__(
-        self, model: AttractorModel, sentences: SentencesInUse, starts: Mapping[str, Tensor]
-    ) -> None:
-        self.model, self.sentences = model, sentences
+    def __init__(self, model: AttractorModel, rows: Tensor, starts: Mapping[str, Tensor]) -> None:
+        self.model, self.rows, self.embedding = model, rows, model.embeddings()[rows]
         self.unit, self.axes = sampling.noise_radius(model), sampling.used_axes(model)
         self.f = self._smoothed(DRAWS)
-        starts = {"sentences": sentences.embedding, **starts}
+        starts = {"sentences": self.embedding, **starts}
         ends = {name: self.iterate(z) for name, z in starts.items()}
         self.points = attractors.find_fixed_points(
             self.f.linearize,
@@ -176,8 +162,8 @@ class Basins:
         """
         model, points = self.model, self.points
         d, unstable = points.z.shape[-1], points.unstable.tolist()
-        near = self.nearest(points.z, self.sentences.embedding)
-        rows = self.sentences.rows[near.row].tolist()
+        near = self.nearest(points.z, self.embedding)
+        rows = self.rows[near.row].tolist()
         table = pd.DataFrame({
             "kind": [KINDS[0 if k == 0 else 2 if k == d else 1] for k in unstable],
             "modulus1": points.moduli[:, 0].numpy(),
@@ -204,7 +190,6 @@ class Basins:
         """
         stable = table[table["kind"] == "stable"]
         near = torch.from_numpy((stable["distance"] < NEAR).to_numpy(copy=True))
-        embedding = self.sentences.embedding
 
         def reached(z: Tensor, to: Tensor) -> float:
             return share(self.nearest(z, to).distance < NEAR)
@@ -212,95 +197,47 @@ class Basins:
         return {
             "stable": len(stable),
             "near": share(near),
-            "near_control": reached(control, embedding),
-            "attracting": reached(embedding, self.points.stable),
+            "near_control": reached(control, self.embedding),
+            "attracting": reached(self.embedding, self.points.stable),
             "attracting_control": reached(control, self.points.stable),
             "spectral_radius": float(stable["modulus1"].median()),
             "sentences_per_basin": float(stable.loc[stable["sentences"] > 0, "sentences"].mean()),
             "data_at_embeddings": share(torch.isin(self.basins["data"], near.nonzero().flatten())),
-            "data_control": reached(z0, embedding),
+            "data_control": reached(z0, self.embedding),
         }
 
 
-def landscape(basins: Basins) -> dict[str, np.ndarray]:
-    """What the figure shows of the plane through three stable fixed points; nothing of fewer.
+def plane(basins: Basins) -> dict[str, np.ndarray]:
+    """What the figure shows of the plane through the first stable fixed point and its two nearest;
+    nothing where there are fewer than three.
 
-    ``window`` (2, 2) are its corners; ``energy`` (n, n) −log F, nats; ``flow`` (m, m, 2) mean
-    steps; ``basins`` (m, m); ``embeddings``, ``stable`` and ``unstable`` (k, 2) near the plane.
+    ``x`` and ``y`` (n,) are the places of its cells, ``flow`` (n, n, 2) and ``basins`` (n, n) their
+    mean steps and basins; ``embeddings``, ``stable`` and ``unstable`` (k, 2) are near the plane.
     """
-    sentences, points = basins.sentences, basins.points
-    plane = Plane.through(points.stable, basins.unit)
-    if plane is None:
+    points = basins.points.stable
+    if len(points) < 3:
         return {}
-    weights = sentences.probability / sentences.probability.sum()
-    at = plane.grid(PIXELS), sentences.embedding, weights, basins.model.epsilon
-    z = plane.grid(CELLS)
+    origin = points[0]
+    sides = points[(points - origin).norm(dim=-1).argsort()[1:3]] - origin
+    axes = torch.linalg.qr(sides.T).Q  # (d, 2), orthonormal
+    corners = torch.cat([torch.zeros(1, 2), sides @ axes])
+    low, high = corners.amin(0), corners.amax(0)
+    middle, half = (low + high) / 2, 0.95 * max(float((high - low).max()), basins.unit)
+    x, y = (torch.linspace(m - half, m + half, CELLS) for m in middle.tolist())
+    z = origin + torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).flatten(0, 1) @ axes.T
     arrays = {
-        "window": torch.stack([plane.low, plane.high]),
-        "energy": attractors.free_energy(*at).view(PIXELS, PIXELS),
-        "flow": ((basins.f(z) - z) @ plane.axes).view(CELLS, CELLS, 2),
+        "x": x,
+        "y": y,
+        "flow": ((basins.f(z) - z) @ axes).view(CELLS, CELLS, 2),
         "basins": basins.basin(basins.iterate(z).z).view(CELLS, CELLS),
     }
-    kinds = {
-        "embeddings": sentences.embedding,
-        "stable": points.stable,
-        "unstable": points.z[points.unstable > 0],
-    }
+    unstable = basins.points.z[basins.points.unstable > 0]
+    kinds = {"embeddings": basins.embedding, "stable": points, "unstable": unstable}
     for kind, z in kinds.items():
-        u = plane.project(z[plane.distance(z) <= NEAR * basins.unit])
-        arrays[kind] = u[((u >= plane.low) & (u <= plane.high)).all(-1)]
+        u = (z - origin) @ axes
+        near = (z - origin - u @ axes.T).norm(dim=-1) <= NEAR * basins.unit
+        arrays[kind] = u[near & ((u - middle).abs() <= half).all(-1)]
     return {name: array.numpy() for name, array in arrays.items()}
-
-
-class Plane(NamedTuple):
-    """A plane: a point (d,) in it, two orthonormal directions (d, 2), and the corners (2,) of the
-    window that is shown of it.
-    """
-
-    origin: Tensor
-    axes: Tensor
-    low: Tensor
-    high: Tensor
-
-    @classmethod
-    def through(cls, points: Tensor, unit: float) -> Plane | None:
-        """The plane through the first of points (n, d) and those two of its nearest five that span
-        the fullest triangle; None for fewer than three points.
-        """
-        if len(points) < 3:
-            return None
-        first = points[0]
-        sides = points[(points - first).norm(dim=-1).argsort()[1:6]] - first
-        i, j = torch.triu_indices(len(sides), len(sides), 1)
-        along = torch.nn.functional.normalize(sides[i], dim=-1)
-        across = sides[j] - (sides[j] * along).sum(-1, keepdim=True) * along
-        lengths = [part.norm(dim=-1) for part in (sides[i], sides[j], sides[i] - sides[j])]
-        area = across.norm(dim=-1) * sides[i].norm(dim=-1)
-        best = int((area / torch.stack(lengths).amax(0) ** 2).argmax())
-        second = torch.nn.functional.normalize(across[best], dim=-1)
-        axes = torch.stack([along[best], second], -1)
-        corners = torch.stack([torch.zeros(2), sides[i][best] @ axes, sides[j][best] @ axes])
-        low, high = corners.amin(0), corners.amax(0)
-        half = 1.9 * max(float((high - low).max()) / 2, unit / 2)
-        return cls(first, axes, (low + high) / 2 - half, (low + high) / 2 + half)
-
-    def project(self, z: Tensor) -> Tensor:
-        """(…, d) → (…, 2)."""
-        return (z - self.origin) @ self.axes
-
-    def lift(self, u: Tensor) -> Tensor:
-        """(…, 2) → (…, d), the points of the plane itself."""
-        return self.origin + u @ self.axes.T
-
-    def distance(self, z: Tensor) -> Tensor:
-        """(…) from the plane."""
-        return (z - self.lift(self.project(z))).norm(dim=-1)
-
-    def grid(self, n: int) -> Tensor:
-        """(n · n, d) points of a grid in the window, row by row."""
-        sides = zip(self.low.tolist(), self.high.tolist(), strict=True)
-        x, y = (torch.linspace(low, high, n) for low, high in sides)
-        return self.lift(torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).flatten(0, 1))
 
 
 @torch.no_grad()
@@ -308,29 +245,27 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Fixed points of the mean dynamics and their basins, see `basins.Basins`.
 
     ``summary.csv``, one row, see its ``summary``; ``fixed_points.csv``, see ``fixed_points``;
-    ``landscape.npz``: what the figure shows. Source: the paper's claim that attractors sit at
+    ``plane.npz``: what the figure shows. Source: the paper's claim that attractors sit at
     sentence embeddings.
     """
     model = run.model
-    sentences = SentencesInUse.of(model, run.data.batch(USE_INPUTS).x)
+    rows = in_use(model, run.data.batch(USE_INPUTS).x)
     z0 = model.encode(run.data.batch(config.inputs).x).z0
     z = model.trajectories(z0)[-1]
     starts = {"data": z, "random": gaussian_like(z0, config.random_states)}
-    basins = Basins(model, sentences, starts)
+    basins = Basins(model, rows, starts)
     table = basins.fixed_points()
-    control = gaussian_like(sentences.embedding, config.controls)
+    control = gaussian_like(basins.embedding, config.controls)
     return {
         "summary.csv": pd.DataFrame([basins.summary(table, control, z0)]),
         "fixed_points.csv": table,
-        "landscape.npz": landscape(basins),
+        "plane.npz": plane(basins),
     }
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
-WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
 LOOKS: dict[str, dict[str, Any]] = {  # of points, the last on top
     "unstable": {
         "facecolors": "white", "edgecolors": "black", "s": 20, "linewidths": 0.6,
@@ -352,37 +287,24 @@ LINES = [
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """The landscape: energy, flow, borders between basins, embeddings and fixed points."""
-    maps = tables["landscape.npz"]
-    figure = Figure(figsize=(8, 7.4), layout="compressed")
+    """Flow, borders between basins, embeddings and fixed points."""
+    maps = tables["plane.npz"]
+    figure = Figure(figsize=(7.2, 7.4), layout="constrained")
     axes = figure.subplots()
-    if "window" not in maps:
+    if "flow" not in maps:
         write(axes, "fewer than three stable fixed points")
-        return {"landscape": figure}
-    low, high = maps["window"].astype(float)
-    image = axes.imshow(
-        maps["energy"] - maps["energy"].min(),
-        extent=(low[0], high[0], low[1], high[1]),
-        origin="lower",
-        cmap=WHITE_TO_BLUE,
-        vmin=0,
-        vmax=ENERGY_RANGE,
-        interpolation="bilinear",
-        zorder=0,
-    )
-    x, y = np.linspace(low, high, CELLS).T
-    lines: Any = {"color": GREY, "linewidth": 0.6, "arrowsize": 0.7, "zorder": 1}
+        return {"basins": figure}
+    x, y = maps["x"], maps["y"]
     u, v = maps["flow"].transpose(2, 0, 1)
-    axes.streamplot(x, y, u, v, density=1.2, **lines)
+    axes.streamplot(x, y, u, v, density=1.2, color=GREY, linewidth=0.6, arrowsize=0.7, zorder=1)
     _draw_borders(axes, x, y, maps["basins"])
     for order, (kind, look) in enumerate(LOOKS.items(), 2):
         axes.scatter(*maps[kind].T, zorder=order, **look)
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set(xlim=x[[0, -1]], ylim=y[[0, -1]], aspect="equal")
     axes.set(xlabel="distance in the plane", ylabel="distance in the plane")
-    add_scale(axes, image, "−log F above its minimum, nats", shrink=0.75)
     points = axes.get_legend_handles_labels()[0]
     figure.legend(handles=[*points, *LINES], loc="outside upper center", ncols=3)
-    return {"landscape": figure}
+    return {"basins": figure}
 
 
 def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -> None:

@@ -40,7 +40,7 @@ from torch.distributions import Categorical
 
 from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.parts import note, steps_name
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, RED, add_scale
+from plot_attractors.analysis.style import BLUE, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.measures import calibration as measures
@@ -58,10 +58,10 @@ CAPTIONS = {
         "exact posterior; a perfect sampler lies on the diagonal, within the noise of the draws. "
         "Stripes at the left are sentences that were drawn once, twice, three times. Colour: how "
         "many (input, sentence) pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too "
-        "many to list, those that were drawn. Total variation is a mean over inputs, at "
-        "infinitely many draws with its standard error, beside that of as many exact draws "
-        "(green) and those without learned dynamics (grey): Brownian motion that is conditioned "
-        "to end at an embedding, and the encoder's noise, read at once."
+        "many to list, those that were drawn. Total variation is a mean over inputs, beside that "
+        "of as many exact draws; below it those at infinitely many draws, of the sampler and of "
+        "two controls without learned dynamics: Brownian motion that is conditioned to end at an "
+        "embedding, and the encoder's noise, read at once."
     )
 }
 NEEDS = shape.ATTRACTORS
@@ -367,6 +367,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
+WITHOUT_NOISE = {
+    "tv": "at infinitely many draws",
+    "tv_brownian": "Brownian motion",
+    "tv_encoder": "encoder's noise",
+}
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
@@ -400,17 +405,10 @@ def _draw_probabilities(axes: Axes, pairs: np.ndarray, norm: LogNorm) -> PolyCol
 
 
 def _write_statistics(axes: Axes, here: pd.DataFrame) -> None:
-    """The slope and the total variations, by statistic."""
-    value, floor = here["value"], here["floor"]
-    lines = [(f"total variation {value['tv']:.3f}", BLUE)]
-    if "slope" in value:
-        lines.insert(0, (f"slope {value['slope']:.2f} (exact draws {floor['slope']:.2f})", BLUE))
-    if not np.isnan(end := value["tv_extrapolated"]):
-        error = value["tv_extrapolated_se"]
-        lines.append((f"at infinitely many draws {end:.3f} ± {error:.3f}", BLUE))
-    lines.append((f"exact draws {floor['tv']:.3f}", GREEN))
-    for name, what in (("brownian", "Brownian motion"), ("encoder", "encoder noise")):
-        if not np.isnan(tv := value.get(f"tv_{name}_extrapolated", np.nan)):
-            lines.append((f"{what} {tv:.3f}", GREY))
-    for k, (text, colour) in enumerate(lines):
-        note(axes, text, "left", top=0.97 - 0.05 * k, color=colour)
+    """Total variations, by statistic; of the controls at T steps alone."""
+    value, tv = here["value"], here.loc["tv"]
+    lines = [f"total variation {tv['value']:.3f}, exact draws {tv['floor']:.3f}"]
+    for name, what in WITHOUT_NOISE.items():
+        if not np.isnan(number := value.get(f"{name}_extrapolated", np.nan)):
+            lines.append(f"{what} {number:.3f}")
+    note(axes, "\n".join(lines), "left")

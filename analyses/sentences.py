@@ -17,7 +17,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
-from plot_attractors.analysis.parts import MOST_NAMED, name_columns
+from plot_attractors.analysis.parts import name_columns
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, RED, add_scale, plain
 from plot_attractors.data import (
     Batch,
@@ -44,12 +44,6 @@ CAPTIONS = {
         "Decoded: what the sentences stand for, on average; meant: the prototype of the class, or "
         "the mean of its rows. Black is 0, white is 1; of columns that are no bits, red is above "
         "and blue below the mean, by up to two standard deviations."
-    ),
-    "token_columns": (
-        "What each token tells of a table: the mean of a column where the token is in the "
-        "sentence, less that where it is not; of bits and labels a difference of shares, of "
-        "real-valued vectors in standard deviations. White: the 95 % interval over training rows "
-        "has 0 in it. Right of the line: values of labels, which training never saw."
     ),
     "images": (
         "Sentences of images, not chosen by hand. A row for each input: the input; what is decoded "
@@ -548,16 +542,12 @@ MOST_CLASSES = 30  # in the figure, the largest: of a tree, its first four gener
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figures of images, or of classes of vectors and of a table's columns."""
+    """Figures of images and their tokens, or of classes of vectors."""
     if "images.npz" in tables:
         images = draw_images(tables["sentences.csv"], tables["images.npz"])
         tokens = draw_tokens(tables["tokens.csv"], tables["changes.npz"])
         return {"images": images, "tokens": tokens}
-    figures = {"sentences": draw_classes(tables)}
-    if "token_columns.csv" in tables:
-        columns = tables["token_columns.csv"], tables["tokens.csv"]
-        figures["token_columns"] = draw_token_columns(*columns)
-    return figures
+    return {"sentences": draw_classes(tables)}
 
 
 def draw_classes(tables: Mapping[str, Any]) -> Figure:
@@ -599,36 +589,6 @@ def draw_classes(tables: Mapping[str, Any]) -> Figure:
         axes.tick_params(left=False)
         axes.spines[:].set_visible(False)
     add_scale(meant, image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
-    return figure
-
-
-def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
-    """Differences, tokens × columns; white where the interval has 0 in it. Of more columns than
-    have room, those that the tokens tell most of.
-    """
-    tokens = list(meaning["token"])
-    told = table[["column", "kind"]].drop_duplicates()
-    names, is_label = told["column"].to_numpy(), (told["kind"] == "label").to_numpy()
-    value, low, high = (
-        table[part].to_numpy().reshape(len(tokens), -1) for part in ("value", "low", "high")
-    )
-    value = np.where((low > 0) | (high < 0), value, np.nan)
-    strength = np.nan_to_num(np.abs(value))
-    order = np.argsort(-strength.max(0), kind="stable")[:MOST_NAMED]
-    # side by side what the same token tells most of; labels last
-    best = np.where(strength.any(0), strength.argmax(0), len(tokens))
-    order = order[np.lexsort((-strength.max(0)[order], best[order], is_label[order]))]
-    figure = Figure(figsize=(3 + 0.24 * len(order), 2.4 + 0.26 * len(tokens)), layout="constrained")
-    axes = figure.subplots()
-    image = axes.imshow(value[:, order], cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-    name_columns(axes, list(names[order]))
-    shares = [f"{t}  {s:.0%}" for t, s in zip(tokens, meaning["share"], strict=True)]
-    axes.set_yticks(range(len(tokens)), shares, fontsize=9)
-    axes.axvline((~is_label[order]).sum() - 0.5, color=GREY, linewidth=1.5)
-    more = len(names) - len(order)
-    rest = f" ({more} more are in the file)" if more else ""
-    axes.set(title=f"Tokens and columns{rest}", ylabel="token, and its share of sentences")
-    add_scale(axes, image, "difference with the token", extend="both")
     return figure
 
 

@@ -357,21 +357,6 @@ def last_change(index: Tensor) -> Tensor:
     return torch.where(index[1:] != index[:-1], times, 0).amax(0)
 
 
-def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tensor:
-    """(n,) −log Σ_s w_s N(u; c_s, sd² 1), nats, at points u (n, k) of a mixture with centres (S,
-    k), weights (S,).
-
-    In fewer dimensions than the mixture has, and with projected centres, this is the free energy
-    −log of the marginal density exactly: an isotropic Gaussian stays one under projection onto
-    orthonormal directions.
-    """
-    out = []
-    for part in at.split(max(1, CELLS // len(centers))):
-        square = torch.cdist(part, centers, compute_mode="donot_use_mm_for_euclid_dist").square()
-        out.append(-(weights.log() - 0.5 * square / sd**2).logsumexp(-1))
-    return torch.cat(out) + 0.5 * at.shape[-1] * math.log(2 * math.pi * sd**2)
-
-
 def principal_plane(points: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (d,) and the two directions (d, 2) of greatest variance of points (n, d), the largest
     entry of each positive.

@@ -203,7 +203,7 @@ def test_tables_with_and_without_labels(tmp_path: Path, labels: list[str]) -> No
     assert "trajectories.json" in measured("trajectories", run, **SETTINGS["trajectories"])
     tables = measured("sentences", run, **SETTINGS["sentences"])
     figures = registry.load("analyses", "sentences").draw(tables)
-    assert set(figures) == {"sentences", "token_columns"}
+    assert set(figures) == {"sentences"}
     table = tables["sentences.csv"]
     assert sorted(table["class"].unique()) == (
         ["birds", "cats$", "dogs"] if labels else ["all inputs"]

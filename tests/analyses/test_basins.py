@@ -54,7 +54,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 
     summary, table, tables = result(run, Field(to))
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
-    arrays = tables["landscape.npz"]
+    arrays = tables["plane.npz"]
     assert set(np.unique(arrays["basins"])) >= {0}  # it shows the basin that is visited most
     corners = arrays["stable"]
     assert len(corners) >= 3
@@ -93,7 +93,7 @@ def test_one_well_holds_all_sentences(run: Untrained) -> None:
     assert row["modulus1"] == pytest.approx(0.5, abs=1e-3)
     assert row["sentences"] == summary["sentences_per_basin"] > 2
     assert row["data"] == 1
-    assert not tables["landscape.npz"]
+    assert not tables["plane.npz"]
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 

@@ -98,13 +98,10 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
     assert rows["probability"].tolist() == pytest.approx(exact.values.tolist())
 
 
-def test_the_figures_of_a_table_show_names() -> None:
+def test_the_figure_of_a_table_shows_names() -> None:
     tables = measured("sentences", animals(), draws=2, inputs=50)
     assert len(tables["rows.csv"]) == 50
     figures = program.draw(tables)
-    ticks = [t.get_text() for t in figures["token_columns"].axes[0].get_xticklabels()]
-    assert {"feathers", "legs>=2", "class=bird"} <= {*ticks}
-    assert sum(tick.startswith("class=") for tick in ticks[-7:]) == 7  # right of the line
     bits = [t.get_text() for t in figures["sentences"].axes[3].get_xticklabels()]
     assert "feathers" in bits
 

@@ -13,7 +13,6 @@ from plot_attractors.measures.attractors import (
     attractors,
     binomial_interval,
     fixed_point_iteration,
-    free_energy,
     nearest,
     principal_plane,
     single_linkage,
@@ -155,24 +154,6 @@ def test_binomial_intervals_by_hand() -> None:
     for n in range(1, 1000):  # none and all of n, where rounding would leave the share out
         low, high = binomial_interval(torch.tensor([0, n]), n)
         assert (low[0], high[1]) == (0, 1)
-
-
-def test_free_energy_of_a_projected_mixture_is_that_of_its_marginal() -> None:
-    sd, weights = 0.4, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
-    centers = normal(3, 3)
-    normals = torch.distributions.Normal(centers, torch.full_like(centers, sd))
-    mixture = torch.distributions.MixtureSameFamily(
-        torch.distributions.Categorical(weights), torch.distributions.Independent(normals, 1)
-    )
-    torch.testing.assert_close(
-        free_energy(centers, centers, weights, sd), -mixture.log_prob(centers)
-    )
-    at = centers[:, :2] + 0.1
-    depth = torch.linspace(-6, 6, 2001, dtype=torch.float64)
-    whole = torch.cat([at[:, None].expand(-1, 2001, -1), depth.expand(3, -1)[..., None]], -1)
-    marginal = torch.trapezoid(mixture.log_prob(whole).exp(), depth)
-    torch.testing.assert_close(free_energy(at, centers[:, :2], weights, sd), -marginal.log())
-    assert bool(free_energy(at + 100, centers[:, :2], weights, sd).isfinite().all())
 
 
 def test_the_nearest_point_is_found_exactly_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
