@@ -179,9 +179,9 @@ def paper(
 
     chosen = None if seeds is None else seeds_of(seeds)
     with SweepView() as view:
-        made = make_paper(out, preset, chosen, jobs, only or (), view.show)
-    for one in made.failed:
+        page, failed = make_paper(out, preset, chosen, jobs, only or (), view.show)
+    for one in failed:
         say(f"{one.run.name} {one.state}: {one.reason}", errors)
-    say(f"{made.page} is ready ({made.seconds / 60:.1f} minutes)")
-    if made.failed:
+    say(f"{page} is ready")
+    if failed:
         raise typer.Exit(1)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from plot_attractors.paper.page import write_page
 from plot_attractors.paper.plan import planned
 from plot_attractors.runs.sweep import Status, run_here, status
 
-__all__ = ["Made", "make_paper"]
-
-
-class Made(NamedTuple):
-    """The page, the runs that failed, and seconds in all."""
-
-    page: Path
-    failed: list[Status]
-    seconds: float
+__all__ = ["make_paper"]
 
 
 def make_paper(
@@ -30,8 +20,9 @@ def make_paper(
     jobs: int = 1,
     only: Sequence[str] = (),
     show: Callable[..., object] = lambda now, last=False: None,
-) -> Made:
-    """Fit and analyse what is not there yet, and write the page of what there is.
+) -> tuple[Path, list[Status]]:
+    """Fit and analyse what is not there yet, write the page of what there is, and return its path
+    and the runs that failed.
 
     ``out`` holds ``runs/<data>-<model>-<seed>/``, ``numbers.csv`` and ``index.html``. What is
     finished is left alone and a half-done fit goes on, so that the same call continues after an
@@ -49,7 +40,6 @@ def make_paper(
         ValueError: as of `plan.planned`.
         KeyboardInterrupt: after SIGINT or SIGTERM.
     """
-    begun = time.monotonic()
     runs = planned(out, preset, seeds, only)
     out.mkdir(parents=True, exist_ok=True)
     now = partial(status, [one.run for one in status(runs) if one.state != "done"])
@@ -57,4 +47,4 @@ def make_paper(
         run_here([one.run for one in states], jobs, partial(show, now))
         show(now, last=True)
     failed = [one for one in now() if one.state != "done"]
-    return Made(write_page(out, runs, preset), failed, time.monotonic() - begun)
+    return write_page(out, runs, preset), failed

@@ -15,7 +15,7 @@ import pandas as pd
 from plot_attractors.measures.registry import PAPER_DATA
 from plot_attractors.paper.plan import MODELS
 from plot_attractors.paper.results import ATTRACTORS, DECODABILITY, NUMBERS, RESULTS, Number, Plot
-from plot_attractors.report import builder, pictures, reproduce
+from plot_attractors.report import builder, findings, pictures, reproduce
 from plot_attractors.report.builder import (
     Block,
     Code,
@@ -52,10 +52,6 @@ SIDE_BY_SIDE_CAPTION = (
     "go from the least to the greatest. Errors are of size, x and y, in units of their variance: 1 "
     "for a guess, lower is better. A missing bar is a number that is not there yet."
 )
-SMOKE = (
-    "The preset smoke takes seconds a fit: it shows that all parts work, on a smaller tree and "
-    "smaller images. No number of it means anything, beside the paper's or other ones."
-)
 
 
 class Cell(NamedTuple):
@@ -86,7 +82,7 @@ def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
         for c in cells for seed, value in c.values.items()
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(out / "numbers.csv", index=False)
-    warned = [SMOKE] * (preset == "smoke") + _missing(states) + problems
+    warned = findings.short(preset) + _missing(states) + problems
     sections = [
         Section("What was fitted", [Text(INTRODUCTION), _fitted(states)]),
         Section("Numbers", [block for data in PAPER_DATA for block in _numbers(data, cells)]),

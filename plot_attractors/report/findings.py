@@ -15,7 +15,7 @@ from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import from_table
 
-__all__ = ["HEADLINES", "data_of", "missing", "numbers", "warnings"]
+__all__ = ["HEADLINES", "data_of", "missing", "numbers", "short", "warnings"]
 
 _HEADLINES = """
     p kl kl_exact kl_control p_held_out kl_held_out kl_5T p_negative tv_extrapolated tv_brownian
@@ -56,14 +56,18 @@ FEW_SENTENCES = 0.25  # of all
 
 def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `numbers` are the metrics by name."""
-    of_run = [*_unfinished(run), *_other_version(run)]
+    of_run = [*_unfinished(run), *_other_version(run), *short(run.preset)]
     if numbers_.kept(run):
         of_run.append("An exported model: its card has the numbers of analyses that are not here.")
-    if run.preset in SHORT:
-        of_run.append(f"A short training: the preset {run.preset} takes {SHORT[run.preset]}.")
     with contextlib.suppress(ValueError):  # no checkpoint, which `_unfinished` tells
         of_run += trust.lost_onset(run)
     return [*of_run, *_few(run, numbers), *trust.doubts(numbers)]
+
+
+def short(preset: str) -> list[str]:
+    """The sentence on a short training."""
+    known = preset in SHORT
+    return [f"A short training: the preset {preset} takes {SHORT[preset]}."] if known else []
 
 
 def _unfinished(run: Run) -> list[str]:
@@ -97,17 +101,12 @@ def _other_version(run: Run) -> list[str]:
 
 
 def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
-    language = _language(run)
-    if language is None:
-        return []
-    sentences, tokens, warned = numbers["sentences_in_use"], numbers["tokens_in_use"], []
+    language, used = _language(run), numbers["sentences_in_use"]
     # of more sentences than can be listed, few are ever drawn
-    if language.count <= MOST_SENTENCES and sentences < FEW_SENTENCES * language.count:
-        warned.append(f"Few sentences are in use: {sentences:.0f} of {language.count:,}.")
-    if tokens < language.tokens:
-        unused = language.tokens - tokens
-        warned.append(f"Tokens that are never used: {unused:.0f} of {language.tokens}.")
-    return warned
+    if language is None or language.count > MOST_SENTENCES:
+        return []
+    few = used < FEW_SENTENCES * language.count
+    return [f"Few sentences are in use: {used:.0f} of {language.count:,}."] if few else []
 
 
 def _language(run: Run) -> Language | None:

@@ -145,9 +145,8 @@ def _headlines(variants: Variants, numbers: Numbers) -> list[Block]:
         return [Text("None yet: the analyses that give them are missing.")]
     data = {findings.data_of(variant.first) for variant in variants}
     paper = data.pop() if len(data) == 1 else None  # whose data set all were trained on
-    head = ["", *(variant.name for variant in variants)]
-    if len(variants) == 1:
-        head[1] = "this run" if len(runs) == 1 else "mean ± sd"
+    one = "this run" if len(runs) == 1 else "mean ± sd"
+    head = ["", *([one] if len(variants) == 1 else [variant.name for variant in variants])]
     rows: list[list[Any]] = []
     for metric in shown:
         cells = [spread(values(metric, variant.runs), metric.format) for variant in variants]

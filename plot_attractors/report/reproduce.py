@@ -57,11 +57,10 @@ def machine(run: Run) -> dict[str, Any]:
 
 def _options(run: Run) -> list[str]:
     """What follows ``plot-attractors fit``."""
-    device = "cpu" if run.environment.get("device", "cpu") == "cpu" else "cuda"
     given = {
         "data": run.data_name, "inference": run.inference_name, "preset": run.preset,
         "seed": run.seed, "log-every": run.config["run"].get("log_every", 100),
-        "threads": run.environment.get("threads"), "device": device,
+        "threads": run.environment.get("threads"),
     }  # fmt: skip
     options = [part for k, v in given.items() if v is not None for part in (f"--{k}", str(v))]
     settings = (f"{name}={as_text(value)}" for name, value in _changed(run).items())

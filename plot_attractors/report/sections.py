@@ -19,8 +19,7 @@ OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
     "Choices and times": "behaviour continuum people",
-    "Emergent language": "sentences information_loss "
-    "decodability composition language_measures",
+    "Emergent language": "sentences information_loss decodability composition language_measures",
     "Diversity": "diversity",
     "Comparison with a Bayesian language of thought": "compare_language_of_thought",
     "Calibration and diagnostics": "calibration diagnostics",

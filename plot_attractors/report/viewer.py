@@ -153,12 +153,8 @@ class TrajectoryView:
 
 
 def is_view(text: str) -> bool:
-    """Whether this is what `TrajectoryView.to_json` gives."""
-    try:
-        content = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    """Whether this begins as what `TrajectoryView.to_json` gives."""
+    return text.startswith(f'{{"format":"{FORMAT}"')
 
 
 def _live(model: LiveModel) -> dict[str, Any] | None:
