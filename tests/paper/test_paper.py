@@ -133,7 +133,8 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
     assert result.exit_code == 1
     assert re.search(r"hbv-vqvae-0 failed: ", result.stderr)
-    assert "hbv-fully_compositional-0: done" in result.stdout
+    states = [one.state for one in status(planned(tmp_path, "smoke", only=words))]
+    assert states == ["failed", "done"]
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Failed: hbv-vqvae-0: " in page
     assert "Not fitted yet, or not to the end: hbv-vqvae-0." in page
@@ -153,9 +154,8 @@ def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "Interrupted. Go on with:" in told
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "hbv-vqvae-0: done" in again.stdout
+    assert "Interrupted." in told
+    subprocess.run(command, env=environment, capture_output=True, check=True)
     assert status(planned(tmp_path, "smoke", only=["hbv", "vqvae"]))[0].state == "done"
 
 
@@ -167,7 +167,6 @@ def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
     [
         (["--preset", "smok"], "there is no preset 'smok': did you mean 'smoke'?"),
         (["--only", "vqae"], "there is nothing called 'vqae' to choose: did you mean 'vqvae'?"),
-        (["--seeds", "4-0"], "such as 0-4 or 0,2,7-9, and '4-0' is not that"),
         (
             ["--preset", "full"],
             "holds a run with other settings (preset is 'smoke' there and 'full'",
