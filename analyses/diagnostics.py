@@ -50,7 +50,7 @@ REPLICATES = 50  # lines in the predictive check
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Samples of training inputs, and their diagnostics.
 
-    ``posterior.nc``: the samples, as `arviz.sample_runs` lays them out, for ``arviz.from_netcdf``.
+    ``posterior.nc``: the samples, as `arviz.sample_run` lays them out, for ``arviz.from_netcdf``.
     ``summary.csv``, a row an input (input, y, info_loss, length, log_reward, log_weight, pareto_k,
     ess): y, its class, row or image; means over draws of bits lost, tokens, log-rewards and
     log-weights in nats; k̂ of the weights, NaN where draws are too few, and their effective sample
@@ -58,7 +58,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     `arviz.predictive_check`, and ``ones.npz``, the numbers of 1s.
     """
     seed = int(torch.randint(2**31, ()))
-    tree: Any = arviz.sample_runs(run, inputs=config.inputs, draws=config.draws, seed=seed)
+    tree: Any = arviz.sample_run(run, inputs=config.inputs, draws=config.draws, seed=seed)
     weights = psis(tree).isel(chain=0)
     columns = {name: tree["constant_data"][name] for name in ("input", "y")}
     means = arviz.label_free(tree).drop_vars("log_likelihood").isel(chain=0).mean("draw")

@@ -1,11 +1,9 @@
-"""Samples of fitted runs in the layout of ArviZ, a chain for each training seed, and checks."""
+"""Samples of a fitted run in the layout of ArviZ, and a check of what is decoded from them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,21 +16,17 @@ from plot_attractors.analysis import sampling
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.pareto import arviz
 from plot_attractors.runs import Run, store
-from plot_attractors.runs.settings import flatten
 
-__all__ = ["label_free", "label_free_rhat", "predictive_check", "sample_runs"]
+__all__ = ["label_free", "predictive_check", "sample_run"]
 
 ROWS = 2048  # trajectories drawn and scored at once
-MAY_DIFFER = ("seed", "preset", "log_every")  # settings that change nothing that is sampled
 
-Runs = Run | str | Path | Sequence[Run | str | Path]
 Variables = dict[str, tuple[Any, ...]]  # (dimensions, values) or (dimensions, values, attributes)
 
 
-def sample_runs(
-    runs: Runs,
+def sample_run(
+    run: Run,
     *,
     inputs: int = 64,
     draws: int = 100,
@@ -40,10 +34,10 @@ def sample_runs(
     states: bool = False,
     seed: int = 0,
 ) -> xr.DataTree:
-    """Sentences and states drawn for the same inputs by runs that differ in their training seed.
+    """Sentences and states drawn for inputs of a run's data.
 
-    A *chain* is a training seed, a *draw* a trajectory z_0, …, z_T from the forward dynamics with a
-    sentence s read from z_T; draws of a chain are independent. The groups, with B = `inputs`:
+    The *chain* is the run, by its training seed, a *draw* a trajectory z_0, …, z_T from the forward
+    dynamics with a sentence s read from z_T; draws are independent. The groups, with B = `inputs`:
 
     - ``posterior``: ``z`` (chain, draw, input, step, latent), steps 0 and T, or all of them with
       `states`; ``tokens`` (chain, draw, input, token) 0 or 1, for ordered languages (chain, draw,
@@ -61,38 +55,32 @@ def sample_runs(
 
     ᵇ of inputs that are vectors of bits, and not images.
 
-    The root's attributes are text: ``config`` (TOML, shared by all runs), ``seeds`` (a JSON list),
-    ``split``, ``sampling_seed``, ``inference_library`` and its version.
+    The root's attributes are text: ``config`` (TOML), ``split``, ``sampling_seed``,
+    ``inference_library`` and its version.
 
     Args:
-        runs: one fitted run or several, as runs or as directories.
-        inputs: B, drawn once, from the data of the first run.
-        draws: trajectories of each input in each chain.
+        inputs: B, drawn once.
+        draws: trajectories of each input.
         split: which inputs, as `data.batch` takes it.
         states: keep the states of all steps.
-        seed: of inputs and draws. A chain's draws depend on this seed and on its training seed
-            alone. The caller's random state is left alone.
+        seed: of inputs and draws: runs on the same data see the same inputs, and the draws of a run
+            depend on this seed and on its training seed. The caller's random state is left alone.
 
-    Raises ValueError: two runs of one seed, runs that differ in more than the seed, or inputs that
-    have no probability in what the decoder gives.
+    Raises ValueError where inputs have no probability in what the decoder gives.
     """
-    several = [runs] if isinstance(runs, Run | str | Path) else runs
-    chains = [run if isinstance(run, Run) else Run(run) for run in several]
-    _require_chains(chains)
-    data, model = chains[0].data, chains[0].model
-    language, bits = model.language, sampling.shows_bits(chains[0])
+    if not sampling.has_likelihood(run):
+        raise ValueError("inputs have no probability in what the decoder gives")
+    data, model = run.data, run.model
+    language, bits = model.language, sampling.shows_bits(run)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         batch = data.batch(inputs, split)
     steps = tuple(range(model.steps + 1)) if states else (0, model.steps)
-    sampled = [_sample(run, batch.x, draws, steps, seed, bits) for run in chains]
+    sampled = _sample(run, batch.x, draws, steps, seed, bits)
     # every field (chain, draw, input, …)
-    fields = {
-        name: torch.stack([chain[name] for chain in sampled]).transpose(1, 2).cpu()
-        for name in sampled[0]
-    }
+    fields = {name: part.transpose(0, 1)[None].cpu() for name, part in sampled.items()}
     coords: dict[str, Any] = {
-        "chain": [run.seed for run in chains],
+        "chain": [run.seed],
         "step": list(steps),
         "token": [language.token_name(k) for k in range(language.tokens)],
         "bit": list(getattr(data, "columns", range(batch.x.shape[1]))) if bits else [],
@@ -109,38 +97,11 @@ def sample_runs(
     tree.attrs = {
         "inference_library": "plot_attractors",
         "inference_library_version": metadata.version("plot-attractors"),
-        "config": tomlkit.dumps(_settings(chains[0])),
-        "seeds": json.dumps(coords["chain"]),
+        "config": tomlkit.dumps({table: run.config[table] for table in store.TABLES}),
         "split": split,
         "sampling_seed": str(seed),
     }
     return tree
-
-
-def _settings(run: Run) -> dict[str, dict[str, Any]]:
-    """Those of the tables of config.toml that chains share."""
-    return {
-        table: {key: value for key, value in run.config[table].items() if key not in MAY_DIFFER}
-        for table in store.TABLES
-    }
-
-
-def _require_chains(chains: Sequence[Run]) -> None:
-    """Refuse runs of one seed, and of models that are not the same."""
-    if len({run.seed for run in chains}) < len(chains):
-        raise ValueError("two runs have the same training seed: chains must be independent")
-    first = flatten(_settings(chains[0]))
-    for run in chains:
-        if not sampling.has_likelihood(run):
-            raise ValueError("inputs have no probability in what the decoder gives")
-        own = flatten(_settings(run))
-        for key in sorted(first.keys() | own.keys()):
-            here, there = (settings.get(key, "absent") for settings in (first, own))
-            if here != there:
-                raise ValueError(
-                    f"{key} is {here!r} in {chains[0].path} and {there!r} in {run.path}: chains "
-                    "must be runs that differ in their training seed alone"
-                )
 
 
 @torch.no_grad()
@@ -247,25 +208,6 @@ def label_free(tree: Any) -> xr.Dataset:
     lost = {"info_loss": posterior["info_loss"]} if "info_loss" in posterior else {}
     known = {name: stats[name] for name in ("length", "log_reward", "log_weight")}
     return xr.Dataset(lost | known | {"log_likelihood": tree["log_likelihood"]["x"]})
-
-
-def label_free_rhat(tree: Any) -> xr.Dataset:
-    """(input) rank-normalised R̂ across training seeds, by ``arviz.rhat``, of label-free quantities.
-
-    Near 1 where the seeds agree on how an input is described: how much is lost, in how many tokens,
-    how well. This compares trained models and is no test of mixing, as draws of a chain are
-    independent. Of five chains of one distribution, one input in twenty exceeds 1.02 at 50 draws,
-    and 1.006 at 200. Not offered for ``z`` and ``tokens``: a seed is free to rotate its latent
-    space and to exchange its tokens. NaN where a quantity never varies, and below 4 draws.
-
-    Raises ValueError for a single chain, whose halves ArviZ would compare.
-    """
-    quantities = label_free(tree).drop_attrs()
-    if quantities.sizes["chain"] < 2:
-        raise ValueError("R-hat across seeds needs runs of two or more training seeds")
-    with np.errstate(invalid="ignore", divide="ignore"):  # of quantities that never vary
-        rhat: xr.Dataset = arviz().rhat(quantities)
-    return rhat
 
 
 def predictive_check(tree: Any) -> xr.Dataset:

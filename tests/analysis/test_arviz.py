@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,7 @@ import tomlkit
 import torch
 import xarray as xr
 
-from plot_attractors.analysis.arviz import (
-    label_free,
-    label_free_rhat,
-    predictive_check,
-    sample_runs,
-)
+from plot_attractors.analysis.arviz import predictive_check, sample_run
 from plot_attractors.analysis.sampling import path_log_weight
 from plot_attractors.data import Batch, HierarchicalBinaryVectors, read_table
 from plot_attractors.measures.information_loss import correct_bits
@@ -35,7 +28,6 @@ from plot_attractors.runs.store import load_checkpoint, save_checkpoint
 
 from ..small import untrained
 
-LIKELIHOOD = "log_likelihood"
 SUMMARY = "input y info_loss length log_reward log_weight pareto_k ess"
 SMALL = {"pretrain": 2, "warm_up": 2, "cycles": 1, "e_updates": 2, "final_e_updates": 2}
 
@@ -46,15 +38,11 @@ def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fit("hbv", preset="smoke", out=out, settings=SMALL)
 
 
-def reseeded(run: Path, out: Path, seed: int, **changes: Any) -> Path:
-    """A copy of the run that claims another seed, and other settings."""
+def reseeded(run: Path, out: Path, seed: int) -> Path:
+    """A copy of the run that claims another seed."""
     shutil.copytree(run, out)
     config = tomlkit.parse((out / "config.toml").read_text(encoding="utf-8")).unwrap()
     config["run"]["seed"] = seed
-    for key, value in changes.items():
-        table = next(table for table in ("run", "model", "inference") if key in config[table])
-        part = config[table]
-        part[key] = part[key] | value if isinstance(value, dict) else value
     checkpoint = load_checkpoint(out)
     (out / "config.toml").write_text(tomlkit.dumps(config), encoding="utf-8")
     save_checkpoint(out, checkpoint, config)
@@ -62,21 +50,15 @@ def reseeded(run: Path, out: Path, seed: int, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="session")
-def seeds(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("seeds")
-    return [run_path, reseeded(run_path, folder / "seven", 7)]
-
-
-@pytest.fixture(scope="session")
-def tree(seeds: list[Path]) -> xr.DataTree:
-    return sample_runs(seeds, inputs=5, draws=30, states=True)
+def tree(run_path: Path) -> xr.DataTree:
+    return sample_run(Run(run_path), inputs=5, draws=30, states=True)
 
 
 # The layout.
 
 
-def test_groups_shapes_and_coordinates(tree: xr.DataTree, seeds: list[Path]) -> None:
-    each = {"chain": 2, "draw": 30, "input": 5}
+def test_groups_shapes_and_coordinates(tree: xr.DataTree, run_path: Path) -> None:
+    each = {"chain": 1, "draw": 30, "input": 5}
     expected = {
         "posterior": {
             "z": each | {"step": 21, "latent": 8},
@@ -98,7 +80,7 @@ def test_groups_shapes_and_coordinates(tree: xr.DataTree, seeds: list[Path]) -> 
         for name in tree.children
     }
     assert result == expected
-    assert tree["posterior"]["chain"].values.tolist() == [0, 7]
+    assert tree["posterior"]["chain"].values.tolist() == [0]
     assert tree["posterior"]["token"].values.tolist() == list("ABCDEF")
     assert tree["posterior"]["step"].values.tolist() == list(range(21))
     assert tree["constant_data"]["label"].values.tolist() == ["branch1", "branch2", "branch3"]
@@ -106,7 +88,7 @@ def test_groups_shapes_and_coordinates(tree: xr.DataTree, seeds: list[Path]) -> 
     y = tree["constant_data"]["y"].values
     assert tree["constant_data"]["name"].values.tolist() == [data.class_names[k] for k in y]
     np.testing.assert_array_equal(tree["constant_data"]["labels"], data.paths[y])
-    thin = sample_runs(seeds, inputs=5, draws=30)  # without `states`
+    thin = sample_run(Run(run_path), inputs=5, draws=30)  # without `states`
     xr.testing.assert_identical(thin["posterior"]["z"], tree["posterior"]["z"].sel(step=[0, 20]))
 
 
@@ -114,33 +96,22 @@ def test_attributes_say_where_the_samples_are_from(tree: xr.DataTree, run_path: 
     run = Run(run_path)
     config = tomlkit.parse(tree.attrs["config"]).unwrap()
     assert all(config[table] == run.config[table] for table in ("model", "inference"))
-    assert config["run"] == {"data": "hbv", "program": "attractor", "inference": "gflownet_em"}
-    assert json.loads(tree.attrs["seeds"]) == [0, 7]
     assert tree.attrs["inference_library"] == "plot_attractors"
 
 
 def test_runs_see_the_same_inputs_and_make_draws_of_their_own(
-    tree: xr.DataTree, run_path: Path
+    tree: xr.DataTree, run_path: Path, tmp_path: Path
 ) -> None:
-    alone = sample_runs(Run(run_path), inputs=5, draws=30, states=True)
-    xr.testing.assert_equal(alone["observed_data"].to_dataset(), tree["observed_data"].to_dataset())
-    for group in ("posterior", "sample_stats", "posterior_predictive"):  # whatever other chains
-        xr.testing.assert_equal(alone[group].to_dataset(), tree[group].to_dataset().sel(chain=[0]))
-    # the two chains are of the same weights, but not of the same draws
-    z = tree["posterior"]["z"].isel(step=-1)
-    assert not np.isclose(z.sel(chain=0), z.sel(chain=7)).any()
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    other = sample_runs(run_path, inputs=5, draws=30, seed=1)
+    twin = sample_run(Run(reseeded(run_path, tmp_path / "seven", 7)), inputs=5, draws=30)
     assert torch.equal(before, torch.get_rng_state())
-    assert not np.array_equal(other["observed_data"]["x"], alone["observed_data"]["x"])
-
-
-def test_held_out_inputs(run_path: Path) -> None:
-    run = Run(run_path)
-    tree = sample_runs(run, inputs=6, draws=2, split="held_out")
-    assert set(tree["constant_data"]["y"].values) <= set(run.data.held_out_classes.tolist())
-    assert tree.attrs["split"] == "held_out"
+    assert twin["observed_data"].to_dataset().equals(tree["observed_data"].to_dataset())
+    # the two are of the same weights, but not of the same draws
+    z, other = (of["posterior"]["z"].isel(step=-1) for of in (tree, twin))
+    assert not np.isclose(z, other).any()
+    other = sample_run(Run(run_path), inputs=5, draws=30, seed=1, split="held_out")
+    assert {*other["constant_data"]["y"].values} <= {*Run(run_path).data.held_out_classes.tolist()}
 
 
 def test_an_ordered_language_has_positions(run_path: Path) -> None:
@@ -148,35 +119,25 @@ def test_an_ordered_language_has_positions(run_path: Path) -> None:
     run.model = untrained(
         "sequences", **{"language.groups": (2, 2), "language.max_length": 2}
     ).model
-    tree = sample_runs(run, inputs=3, draws=4)
+    tree = sample_run(run, inputs=3, draws=4)
     tokens = tree["posterior"]["tokens"]
     assert dict(tokens.sizes) == {"chain": 1, "draw": 4, "input": 3, "position": 2, "token": 4}
     assert (tokens.sum("token") <= 1).all()
     assert ((tokens.sum("token") == 1).sum("position") == tree["sample_stats"]["length"]).all()
 
 
-def test_tables_without_labels(run_path: Path, tmp_path: Path) -> None:
-    rows = torch.bernoulli(torch.full((30, 16), 0.5)).int().numpy()
-    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(16)])
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    run = Run(run_path)
-    run.data = read_table(tmp_path / "table.csv")
-    tree = sample_runs(run, inputs=4, draws=2)
-    assert tree["observed_data"]["bit"].values.tolist() == list(frame.columns)
-    assert set(tree["constant_data"].data_vars) == {"y"}
-    y = tree["constant_data"]["y"].values
-    np.testing.assert_array_equal(tree["observed_data"]["x"], rows[y])
-
-
 def test_names_of_rows(run_path: Path, tmp_path: Path) -> None:
     rows = torch.bernoulli(torch.full((30, 16), 0.5)).int().numpy()
     frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(16)])
-    frame["animal"] = [f"animal {k}" for k in range(30)]
-    frame.to_csv(tmp_path / "table.csv", index=False)
+    frame.assign(animal=[f"animal {k}" for k in range(30)]).to_csv(tmp_path / "table.csv")
     run = Run(run_path)
     run.data = read_table(tmp_path / "table.csv", names="animal")
-    known = sample_runs(run, inputs=9, draws=2)["constant_data"]
+    tree = sample_run(run, inputs=9, draws=2)
+    known = tree["constant_data"]
+    assert {*known.data_vars} == {"name", "y"}
     assert known["name"].values.tolist() == [f"animal {k}" for k in known["y"].values]
+    assert tree["observed_data"]["bit"].values.tolist() == list(frame.columns)
+    np.testing.assert_array_equal(tree["observed_data"]["x"], rows[known["y"].values])
 
 
 # Identities.
@@ -227,37 +188,8 @@ def test_a_predictive_check_finds_inputs_that_the_decoder_cannot_make(run_path: 
     run = Run(run_path)
     data = run.data
     run.data = Flipped(data)
-    p = predictive_check(sample_runs(run, inputs=20, draws=40))["p_total"]
+    p = predictive_check(sample_run(run, inputs=20, draws=40))["p_total"]
     assert (p > 0.99).all()
-
-
-def of_weights(log_weight: np.ndarray) -> xr.DataTree:
-    """Label-free quantities (chain, draw, input) that are standard normal, but for log-weights."""
-    generator, each = np.random.default_rng(1), ("chain", "draw", "input")
-    names = ("length", "log_reward")
-    stats = {name: (each, generator.normal(size=log_weight.shape)) for name in names}
-    x = {"x": (each, generator.normal(size=log_weight.shape))}
-    groups = {"sample_stats": stats | {"log_weight": (each, log_weight)}, LIKELIHOOD: x}
-    groups["posterior"] = {"z": (each, log_weight)}
-    return xr.DataTree.from_dict({name: xr.Dataset(part) for name, part in groups.items()})
-
-
-def test_rhat_is_one_for_equal_seeds_and_not_for_a_shifted_one() -> None:
-    weight = np.random.default_rng(0).normal(size=(4, 200, 6))
-    weight[2, :, 3:] += 3
-    tree = of_weights(weight)
-    rhat = label_free_rhat(tree)
-    assert {*rhat} == {*label_free(tree)} == {"length", "log_reward", "log_weight", LIKELIHOOD}
-    assert (rhat["length"] < 1.02).all()
-    assert (rhat["log_weight"][:3] < 1.02).all()
-    assert (rhat["log_weight"][3:] > 1.1).all()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        never = label_free_rhat(of_weights(np.full((2, 50, 3), 6.0)))  # which never varies
-    assert never["log_weight"].isnull().all()
-    assert never["length"].notnull().all()
-    with pytest.raises(ValueError, match="two or more training seeds"):
-        label_free_rhat(of_weights(weight[:1]))
 
 
 class Flipped:
@@ -269,27 +201,6 @@ class Flipped:
     def batch(self, n: int, split: str = "train") -> Batch:
         batch = self.data.batch(n, split)
         return batch._replace(x=torch.ones_like(batch.x))
-
-
-# What is refused.
-
-
-def test_runs_that_are_not_chains_of_one_model(seeds: list[Path], tmp_path: Path) -> None:
-    first = seeds[0]
-    twin = reseeded(first, tmp_path / "twin", 0)
-    other = reseeded(first, tmp_path / "other", 1, m_step={"kl_weight": 0.1})
-    exact = reseeded(first, tmp_path / "exact", 3, inference="exact_em")
-    same = reseeded(first, tmp_path / "same", 4, preset="full", log_every=7)
-    sample_runs([first, same], inputs=2, draws=2)  # what a preset stands for is written out
-    differ = r"kl_weight is 0.6 in .* and 0.1 in .*other: chains must be runs that differ"
-    for runs, sentence in [
-        ([first, twin], "two runs have the same training seed"),
-        ([first, other], differ),
-        ([first, exact], "inference is 'gflownet_em' in .* and 'exact_em' in"),
-        (tmp_path, "not the directory of a run"),
-    ]:
-        with pytest.raises(ValueError, match=sentence):
-            sample_runs(runs, inputs=2, draws=2)
 
 
 # ArviZ is slow to import.
