@@ -1,4 +1,4 @@
-"""People beside the model: typicality, similarity, choices and times of the same inputs."""
+"""People beside the model: ratings, times and similarity of the same inputs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ CAPTIONS = {
 class Config(DecoderTraining):
     human: Path | None = setting(
         None,
-        "a table of people's data: name and typicality, or other ratings, one a column; first, "
-        "second and similarity; or name, choice and time, a row a trial; each with a column "
-        "rater, or sd and n of a mean, or without",
+        "a table of people's data: name and typicality, or other ratings or times, one a column; "
+        "or first, second and similarity; with a column rater, or sd and n of a mean, or without",
     )
     feature: str = setting("", "whose value is the choice; default: the first categorical one")
     draws: Size = setting(128, "trajectories of each input")
@@ -62,15 +61,11 @@ RESAMPLES = 1000
 SPLITS = 3  # of raters into halves, in each of these
 FEWEST = 5  # inputs that people's data and the model share
 MEMBERS = 4096  # inputs, whose mean is the prototype of a class
-RATINGS, SIMILARITY, TRIALS = "ratings", "similarity", "trials"  # what people's data are about
 
 
 class People(NamedTuple):
-    """People's data: what they are about, rows, names of inputs, each once, and columns of numbers
-    of an input.
-    """
+    """People's data: rows, names of inputs, each once, and columns of numbers."""
 
-    kind: str
     frame: pd.DataFrame
     names: list[str]
     columns: list[str]
@@ -82,18 +77,15 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     - ``summary.csv`` (human, model, within, t, rho, low, high, n, ceiling_low, ceiling_high):
       Spearman's ρ over n inputs or pairs, 95 % bootstrap interval over inputs; `noise_ceiling`,
-      below 0 where ρ is. ``within``: of ranks within each value of the feature (typicality and
-      times). ``t``: of states, −1 of other numbers;
-    - ``inputs.csv``, of typicality and trials: `by_input`, and people's mean;
+      below 0 where ρ is. ``within``: of ranks within each value of the feature (ratings
+      alone). ``t``: of states, −1 of other numbers;
+    - ``inputs.csv``, of ratings: `by_input`, and people's mean;
     - ``pairs.csv``, of similarity: ``first``, ``second``, ``human`` and the model's numbers.
 
-    What people's data may be compared with:
-
-    - ``typicality`` and ``time`` of a trial, of an input: `by_input`; so are ratings, the columns
-      of numbers that are not whole of a table with names of inputs, as that of the training;
-    - ``similarity`` of a pair: ``overlap`` Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and
-      ``states``, minus the distance of mean states at t;
-    - ``choice``: the share of people, and of responses, for every input and choice.
+    Ratings are ``typicality``, or the columns of numbers that are not whole, as times, of a table
+    with names of inputs, as that of the training. ``similarity`` of a pair is compared with
+    ``overlap``, Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and ``states``, minus the
+    distance of mean states at t.
 
     Raises ValueError for a table without these columns, or that names other inputs.
     """
@@ -102,7 +94,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     inputs = named_inputs(run, people.names)
     e = model.encode(inputs.x)
     z = responses.simulate(model, e.z0.repeat_interleave(config.draws, 0))
-    if people.kind == SIMILARITY:
+    if people.columns == ["similarity"]:
         return of_pairs(run, people, inputs, z)
     chosen = responses.choices(run, config.feature, config)
     result = responses.respond(model, z, chosen.category).by_draws(config.draws)
@@ -124,8 +116,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
             row = _row(column, name, human, model_numbers, None, band, group)
             rows.append(row | {"within": within})
         table[f"human_{column}"] = human
-    if people.kind == TRIALS:
-        rows.append(_of_choices(people, result.choice, chosen))
     return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
 
 
@@ -145,22 +135,18 @@ def read_people(run: Run, path: Path | None) -> People:
     if named and "name" not in frame.columns:
         frame = frame.rename(columns={named: "name"})
     if {"first", "second", "similarity"} <= {*frame.columns}:
-        kind, numbers = SIMILARITY, ["similarity"]
-    elif {"name", "choice", "time"} <= {*frame.columns}:
-        kind, numbers = TRIALS, ["time"]
-    elif {"name", "typicality"} <= {*frame.columns}:
-        kind, numbers = RATINGS, ["typicality"]
-    else:  # ratings, as those of norms
-        kind, floats = RATINGS, [c for c in frame.select_dtypes("float") if c not in ("sd", "n")]
-        numbers = [str(c) for c in floats if (frame[c].dropna() % 1 != 0).mean() > 0.5]
+        columns, numbers = ["first", "second"], ["similarity"]
+    elif "typicality" in frame.columns:
+        columns, numbers = ["name"], ["typicality"]
+    else:  # ratings, as those of norms, or times
         frame = frame.drop(columns=["sd", "n"], errors="ignore")  # one would not belong to several
-    if not numbers or (kind == RATINGS and "name" not in frame.columns):
+        columns, floats = ["name"], frame.select_dtypes("float")
+        numbers = [str(c) for c in floats if (frame[c].dropna() % 1 != 0).mean() > 0.5]
+    if not numbers or not {*columns} <= {*frame.columns}:
         raise ValueError(
             f"{Path(path).name} has the columns {', '.join(map(str, frame.columns))}, and people's "
-            "data have name and typicality, or first, second and similarity, or name, choice and "
-            "time"
+            "data have name and typicality or other ratings, or first, second and similarity"
         )
-    columns = ["first", "second"] if kind == SIMILARITY else ["name"]
     known = [*getattr(run.data, "row_names", ()), *getattr(run.data, "class_names", ())]
     frame = frame.assign(**{name: frame[name].astype(str).str.strip() for name in columns})
     every = list(dict.fromkeys(frame[columns].to_numpy().ravel().tolist()))
@@ -178,7 +164,7 @@ def read_people(run: Run, path: Path | None) -> People:
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
     kept = kept.assign(**{name: pd.to_numeric(kept[name]) for name in numbers})
-    return People(kind, kept.reset_index(drop=True), names, numbers)
+    return People(kept.reset_index(drop=True), names, numbers)
 
 
 def named_inputs(run: Run, names: Sequence[str]) -> ask.Inputs:
@@ -266,26 +252,6 @@ def of_pairs(run: Run, people: People, inputs: ask.Inputs, z: Tensor) -> dict[st
     table["overlap"] = overlap[a, b].numpy()
     table["states_0"], table["states_T"] = near[0].numpy(), near[-1].numpy()
     return {"summary.csv": pd.DataFrame(rows), "pairs.csv": table}
-
-
-def _of_choices(people: People, choice: Tensor, chosen: Choices) -> dict[str, Any]:
-    unknown = sorted({*people.frame["choice"].astype(str)} - {*chosen.names})
-    if unknown:
-        raise ValueError(
-            f"people chose {', '.join(map(repr, unknown[:3]))}, and {chosen.feature} is one of "
-            f"{', '.join(chosen.names)}: recode the column choice, or set feature"
-        )
-    n = len(people.names)
-    counts = pd.crosstab(people.frame["name"], people.frame["choice"].astype(str))
-    human = counts.div(counts.sum(axis=1), axis=0)
-    human = human.reindex(index=people.names, columns=list(chosen.names), fill_value=0.0)
-    own = responses.shares(choice, len(chosen.names))
-    rows = np.repeat(np.arange(n), len(chosen.names))
-    pairs = (rows, rows)
-    return _row(
-        "choice", "choice", human.to_numpy().ravel(), own.numpy().ravel(), pairs,
-        (math.nan, math.nan),
-    )  # fmt: skip
 
 
 def _row(

@@ -59,9 +59,9 @@ def test_typicality(run: Untrained, tmp_path: Path) -> None:
 def test_ratings_of_the_table_that_the_model_was_trained_on(run: Any, tmp_path: Path) -> None:
     generator = np.random.default_rng(4)
     frame = pd.read_csv(SAMPLE)[:40].assign(familiar=generator.normal(size=40))
-    tables = measured(run, frame.assign(old=generator.normal(size=40)), tmp_path)
-    assert {*tables["summary.csv"]["human"]} == {"familiar", "old"}
-    assert tables["inputs.csv"]["human_old"].notna().all()
+    tables = measured(run, frame.assign(time=generator.gamma(2, size=40)), tmp_path)
+    assert {*tables["summary.csv"]["human"]} == {"familiar", "time"}
+    assert tables["inputs.csv"]["human_time"].notna().all()
 
 
 def test_five_names_are_enough(run: Untrained, tmp_path: Path) -> None:
@@ -91,15 +91,6 @@ def test_what_is_compared_with_itself_is_one(run: Untrained, tmp_path: Path) -> 
     first = summary[(summary["model"] == "states") & (summary["t"] == 0)]
     assert float(first["rho"].iloc[0]) == pytest.approx(1, abs=1e-3)
     assert len(summary) == run.model.steps + 2
-
-
-def test_trials(run: Untrained, tmp_path: Path) -> None:
-    names = [name for name in run.data.row_names[:10] for _ in range(3)]
-    classes = run.data.features[0].outcomes
-    choice = [classes[k % len(classes)] for k in range(30)]
-    frame = pd.DataFrame({"name": names, "choice": choice, "time": np.linspace(0.3, 2, 30)})
-    summary = measured(run, frame, tmp_path)["summary.csv"]
-    assert {"choice", "time"} <= {*summary["human"]}
 
 
 @pytest.mark.parametrize(("sign", "part"), [(1, 1.0), (-1, 0.4)])
@@ -200,10 +191,9 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
 @pytest.mark.parametrize(
     ("frame", "sentence"),
     [
-        ({"name": NAMES}, "people's data have name and typicality, or first"),
+        ({"name": NAMES}, "people's data have name and typicality or other ratings"),
         ({"name": NAMES, "typicality": ["high"] * 7}, "Unable to parse string"),
         ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
-        ({"name": NAMES, "choice": ["x"] * 7, "time": [0.5] * 7}, "chose 'x', and class is one of"),
     ],
 )
 def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path: Path) -> None:
