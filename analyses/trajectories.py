@@ -26,7 +26,6 @@ from plot_attractors.analysis.style import (
     LIGHT_GREY,
     PURPLE,
     colours_of,
-    plain,
 )
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
@@ -95,13 +94,10 @@ CHOSEN_AMONG = 20  # inputs drawn for each exemplar
 
 
 class Exemplars(NamedTuple):
-    """Inputs, the number (n,) of each one's class, and names and own colours of the classes, if
-    they have any.
-    """
+    """Inputs, the number (n,) of each one's class, and own colours of the classes, if any."""
 
     inputs: Batch
     classes: Tensor
-    names: tuple[str, ...] = ()
     colours: tuple[str, ...] = ()
 
 
@@ -154,15 +150,13 @@ def exemplars(run: Run, most: int, each: int) -> Exemplars:
     classes = column.nan_to_num(-1).long() if named else batch.y
     values, counts = classes[classes >= 0].unique(return_counts=True)
     chosen = values[counts.argsort(descending=True)[:most]]
-    names: tuple[str, ...] = ()
     colours: tuple[str, ...] = ()
     if named:
         chosen = chosen.sort().values
-        names = tuple(feature.outcomes[k] for k in chosen.tolist())
         colours = tuple(feature.colours[k] for k in chosen.tolist() if feature.colours)
     rows = [torch.nonzero(classes == value).flatten()[:each] for value in chosen]
     number = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows]))
-    return Exemplars(Batch(*(part[torch.cat(rows)] for part in batch)), number, names, colours)
+    return Exemplars(Batch(*(part[torch.cat(rows)] for part in batch)), number, colours)
 
 
 def features_of(data: object, inputs: Batch) -> list[tuple[Feature, Tensor]]:
@@ -409,7 +403,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         "titles": np.array([panel.title for panel in panels]),
         "steps": model.steps,
         "classes": many.classes.numpy(),
-        "names": np.array(many.names, str),
         "colours": np.array(many.colours, str),
         "noise": exact_distance(model, embeddings).numpy(),
     }
@@ -428,14 +421,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 
 def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
-    """Panels A and B, and distances.
-
-    Args:
-        planes: ``A`` and ``B``, (times, B, 2) states; ``embeddings`` (S, 2); ``titles``;
-            ``classes``, ``names`` and ``colours`` of the inputs of A; ``steps``, T; ``noise``, the
-            distance of exact samples to their embedding.
-        table: ``summary.csv`` of the analysis.
-    """
+    """Panels A and B from ``planes.npz``, and distances from ``summary.csv``."""
     figure = Figure(figsize=(12, 8.2), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
     points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
@@ -458,11 +444,6 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         axes.set_ylabel(f"second component ({shares['variance2']:.0%})")
         # B is a part of A, enlarged
         _set_bounds(axes, z, points if name == "A" else points[:0])
-        if name == "A" and len(planes["names"]):
-            legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
-            named = zip(by_class, planes["names"].tolist(), strict=True)
-            lines = [Line2D([], [], color=colour, label=plain(k, 16)) for colour, k in named]
-            axes.legend(handles=lines, **legend)
     axes = figure.add_subplot(grid[1, :])
     for name, colour in (("A", BLUE), ("B", PURPLE)):
         part = table[table["panel"] == name]
@@ -476,17 +457,18 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     axes.set(xlim=(0, table["t"].max()), title="C  Distance to the nearest embedding")
     axes.set(xlabel="step t", ylabel="median distance")
     axes.legend(ncols=3, loc="upper right")
-    figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
+    handles = [
+        dot("black", "initial state z0"),
+        Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
+        dot(BLUE, "state after T steps"),
+        dot(CRIMSON, "embedding ẑ of a sentence in use"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure
 
 
 def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
-    """When inputs settle, and how that goes with the entropy of their sentences.
-
-    Args:
-        table: ``settling.csv`` of the analysis.
-        steps: T.
-    """
+    """When inputs settle, and how that goes with the entropy of their sentences."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.ecdf(table["last_change"], color=BLUE)
@@ -501,15 +483,6 @@ def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
     if middle.nunique() > 1 and table["entropy"].nunique() > 1:
         note(right, f"ρ = {table['entropy'].corr(middle, method='spearman'):.2f}")
     return figure
-
-
-def _handles() -> list[Line2D]:
-    return [
-        dot("black", "initial state z0"),
-        Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
-        dot(BLUE, "state after T steps"),
-        dot(CRIMSON, "embedding ẑ of a sentence in use"),
-    ]
 
 
 def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
