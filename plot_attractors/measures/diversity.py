@@ -41,28 +41,9 @@ class Diversity(NamedTuple):
     dimensions: int
 
 
-def kozachenko_leonenko(samples: Tensor, k: int = 1) -> Tensor:
-    """(…) differential entropy, nats, of the density that samples (…, N, d) are from, in float64.
-
-    H = ψ(N) − ψ(k) + log V_d + (d / N) Σ_i log ε_i, with ε_i the Euclidean distance of sample i
-    from its k-th nearest neighbour (itself not counted) and V_d = π^{d/2} / Γ(d/2 + 1) the volume
-    of the unit ball; −∞ where an ε_i is 0, as for a distribution with atoms. Distances below about
-    1e-160 count as 0.
-
-    Sources: Kozachenko & Leonenko (1987), "Sample estimate of the entropy of a random vector"; for
-    k > 1, Kraskov, Stögbauer & Grassberger (2004), "Estimating mutual information", eq. 20.
-
-    A greater k has less variance and more bias. Probabilities that sum to 1 fill fewer dimensions
-    than d, so that their entropy is −∞, and estimates fall without end as N grows. Raises
-    ValueError where k is not between 1 and N − 1.
-    """
-    return _entropy(_distances(samples, k), samples.shape[-1], k)
-
-
 def _distances(samples: Tensor, k: int) -> Tensor:
-    """(…, N) ε_i of samples (…, N, d)."""
-    x = samples.detach().double()
-    n, d = x.shape[-2:]
+    """(B, N) Euclidean distances ε_i of samples (B, N, d) from their k-th nearest neighbour."""
+    n = samples.shape[1]
     if not 1 <= k < n:
         raise ValueError(
             f"k is {k} with {n} samples of each input; it must be at least 1 and less than their "
@@ -70,13 +51,23 @@ def _distances(samples: Tensor, k: int) -> Tensor:
         )
     # the way by matrix products cancels: small distances come out as 0 or as rounding
     exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
-    distances = (torch.cdist(points, points, **exact) for points in x.reshape(-1, n, d))
-    epsilon = torch.stack([distance.kthvalue(k + 1).values for distance in distances])  # 0: itself
-    return epsilon.reshape(x.shape[:-1])
+    distances = (torch.cdist(points, points, **exact) for points in samples.detach().double())
+    return torch.stack([d.kthvalue(k + 1).values for d in distances])  # 0 is the sample itself
 
 
-def _entropy(epsilon: Tensor, d: int, k: int) -> Tensor:
-    """(…) of distances (…, N) in d dimensions."""
+def kozachenko_leonenko(epsilon: Tensor, d: int, k: int) -> Tensor:
+    """(…) differential entropy, nats, of a density in d dimensions, from the distances ε (…, N) of
+    N samples from their k-th nearest neighbours (the sample itself not counted).
+
+    H = ψ(N) − ψ(k) + log V_d + (d / N) Σ_i log ε_i, with V_d = π^{d/2} / Γ(d/2 + 1) the volume of
+    the unit ball; −∞ where an ε_i is 0, as for a distribution with atoms.
+
+    Sources: Kozachenko & Leonenko (1987), "Sample estimate of the entropy of a random vector"; for
+    k > 1, Kraskov, Stögbauer & Grassberger (2004), "Estimating mutual information", eq. 20.
+
+    A greater k has less variance and more bias. Probabilities that sum to 1 fill fewer dimensions
+    than d, so that their entropy is −∞, and estimates fall without end as N grows.
+    """
     log_volume = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
     constant = float(digamma(epsilon.shape[-1]) - digamma(k)) + log_volume
     return constant + d * epsilon.log().mean(-1)
@@ -98,7 +89,7 @@ def diversity(samples: Tensor, k: int = 1) -> Diversity:
     """
     _, n, d = samples.shape
     epsilon = _distances(samples, k)
-    entropy = _entropy(epsilon, d, k)
+    entropy = kozachenko_leonenko(epsilon, d, k)
     mean, tied = float(entropy.mean()), entropy == -math.inf
     return Diversity(
         entropy=entropy,
@@ -107,7 +98,7 @@ def diversity(samples: Tensor, k: int = 1) -> Diversity:
         high=_percentile(entropy, 0.975),
         sigma=float(gaussian_sd(mean, d)),
         share_negative_infinity=float(tied.double().mean()),
-        floored=float(_entropy(epsilon.clamp(min=FLOOR), d, k).mean()),
+        floored=float(kozachenko_leonenko(epsilon.clamp(min=FLOOR), d, k).mean()),
         n=n,
         k=k,
         dimensions=d,

@@ -23,13 +23,11 @@ from plot_attractors.language import Language
 from plot_attractors.measures.calibration import (
     distances,
     distances_of_draws,
-    drawn_shares,
     effective_sample_share,
     extrapolate,
     log_slope,
     pareto_k,
     total_variation,
-    total_variation_of_draws,
 )
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
@@ -130,19 +128,6 @@ def test_bounds_enclose_the_exact_log_partition_function() -> None:
     assert bool((log_z < upper).all())
 
 
-def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
-    m = model()
-    encoding = m.encode(torch.bernoulli(torch.full((3, 6), 0.5)))
-    with torch.no_grad():
-        z, s = exact_states(m, encoding, 20_000)
-        index = m.language.row(s)
-        p = m.posterior.log_prob(encoding.distribution).exp()
-        away = z - m.embed(s)
-    frequencies = torch.nn.functional.one_hot(index, p.shape[-1]).float().mean(1)
-    torch.testing.assert_close(frequencies, p, atol=0.02, rtol=0)
-    torch.testing.assert_close(away.std((0, 1)), torch.full((2,), m.epsilon), atol=0.01, rtol=0)
-
-
 def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     m = model()
     m.forward_dynamics.sd_range = 1e-6, 1e-6  # draws of an input agree, inputs do not
@@ -194,20 +179,6 @@ def test_controls_are_as_far_from_the_posterior_as_by_enumeration() -> None:
         tv = float(total_variation(q, p).mean())
         assert result[f"{name}_extrapolated"][0] == pytest.approx(tv, abs=0.02)
         assert tv < still - 0.3
-
-
-def test_total_variation_of_draws_needs_no_list() -> None:
-    torch.manual_seed(0)
-    p = torch.rand(5, 30).softmax(-1)
-    index = torch.randint(30, (5, 200))
-    key = torch.randperm(30)[index] * 1000 - 7  # any numbers
-    q = torch.nn.functional.one_hot(index, 30).float().mean(1)
-    log_p = p.log().gather(1, index)
-    assert torch.allclose(total_variation_of_draws(key, log_p), total_variation(q, p), atol=1e-6)
-    row, share, first = drawn_shares(key)
-    assert torch.allclose(q[row, index[row, first]], share)
-    assert torch.allclose(torch.zeros(5).index_add_(0, row, share), torch.ones(5))
-    assert len(row) == (q > 0).sum()
 
 
 @pytest.fixture(scope="module")
