@@ -26,7 +26,7 @@ from plot_attractors.analysis.sampling import number_rows, numbered_rows
 from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
-from plot_attractors.measures.bootstrap import bootstrap, resample
+from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.divergence import frequencies, jensen_shannon
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
@@ -185,7 +185,7 @@ def _measure_tree(
         results = scores.between(baselines, data)
         for b in baselines:
             results += scores.divergences(split, learned, b, data) + scores.translations(split, b)
-        rows = [row for score in results for row in scores.summary_rows(score, split)]
+        rows = [row for score in results for row in scores.summary_rows(score, split.times)]
         summaries.append(pd.DataFrame(rows).assign(split=name))
         translations = pd.concat([_list_translations(names, split, b) for b in baselines])
         listed.append(translations.assign(split=name))
@@ -227,24 +227,6 @@ def _nearest(decoded: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts])
 
 
-def _summary(data: BinaryTable, x: Tensor, split: list[str], js: dict[str, Tensor]) -> pd.DataFrame:
-    tables = []
-    for name in dict.fromkeys(split):
-        chosen = torch.tensor([values == name for values in split])
-        parts = {
-            key: torch.cat([values[chosen].mean(-1, keepdim=True), values[chosen]], -1)
-            for key, values in js.items()
-        }
-        estimate = bootstrap(parts["value"], resample(x[chosen]))
-        columns: dict[str, Any] = estimate._asdict() | {
-            "split": name, "source": LEARNED, "baseline": TABLE, "measure": "js",
-            "feature": [ALL, *data.columns], "n": int(chosen.sum()),
-        }  # fmt: skip
-        columns |= {key: parts[key].mean(0) for key in ("floor", "shuffled")}
-        tables.append(pd.DataFrame(columns))
-    return pd.concat(tables)[SUMMARY.split()]
-
-
 def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.DataFrame]:
     grammar = _table_grammar(data, config.disjunctions)
     model = run.model
@@ -270,11 +252,10 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
         drawn.append(told[p.multinomial(config.draws, replacement=True)].mean(1))
     bayes = torch.cat(answers)
     other = torch.randperm(len(x)).roll(1)
-    js = {
-        "value": _divergence(learned, bayes),
-        "floor": _divergence(torch.cat(drawn), bayes),
-        "shuffled": _divergence(learned, bayes[other]),
-    }
+    js = [
+        _divergence(learned, bayes), _divergence(torch.cat(drawn), bayes),
+        _divergence(learned, bayes[other]),
+    ]  # fmt: skip
     usage = torch.bincount(index.flatten(), minlength=len(first)) / index.numel()
     order = usage.argsort(descending=True)
     nearest, residual = _nearest(decoded[order], told)
@@ -285,8 +266,18 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
         "expression": [texts[k] for k in nearest.tolist()], "residual": residual.numpy(),
         "scrambled": _nearest(mixed, told)[1].numpy(), "usage": usage[order].numpy(),
     }  # fmt: skip
+    summaries = []
+    for name in dict.fromkeys(split):
+        chosen = torch.tensor([of == name for of in split])
+        value, floor, shuffled = (
+            torch.cat([of.mean(-1, keepdim=True), of], -1)[chosen] for of in js
+        )
+        features = (ALL, *data.columns)
+        score = scores.Score("js", features, value, floor, shuffled, baseline=TABLE)
+        table = pd.DataFrame(scores.summary_rows(score, resample(x[chosen])))
+        summaries.append(table.assign(split=name))
     return {
-        "summary.csv": _summary(data, x, split, js),
+        "summary.csv": pd.concat(summaries)[SUMMARY.split()],
         "translations.csv": pd.DataFrame(translations)[TRANSLATIONS.split()],
     }
 

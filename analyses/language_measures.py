@@ -20,8 +20,7 @@ from plot_attractors.analysis.shape import DESCRIBED, by_split, panels
 from plot_attractors.analysis.style import GREY, SPLIT_COLOURS
 from plot_attractors.data import Batch
 from plot_attractors.measures import description_length
-from plot_attractors.measures._arguments import MISSING, feature_matrix
-from plot_attractors.measures.shuffled import shuffled_null
+from plot_attractors.measures.shuffled import MISSING, feature_matrix, shuffled_null
 from plot_attractors.measures.similarity import topographic_similarity
 from plot_attractors.ranges import Range, Size, setting
 from plot_attractors.runs import Run

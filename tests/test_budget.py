@@ -23,7 +23,7 @@ LINES = {
     "plot_attractors/gflownet/": 3287,
     "plot_attractors/language_of_thought/": 1848,
     "plot_attractors/data/": 1903,
-    "plot_attractors/measures/": 1896,
+    "plot_attractors/measures/": 1865,
     "plot_attractors/analysis/": 2105,
     "plot_attractors/baselines/": 718,
     "plot_attractors/runs/": 2662,
@@ -34,11 +34,11 @@ LINES = {
     "models/": 650,
     "inference/": 864,
     "datasets/": 160,
-    "analyses/": 5619,
+    "analyses/": 5609,
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
-    "tests/": 20775,
+    "tests/": 20750,
 }
 WORDS = 44532  # of pages
 SLACK_OF_WORDS = 1000

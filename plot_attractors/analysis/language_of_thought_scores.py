@@ -136,16 +136,16 @@ def between(baselines: Sequence[Compared], data: HierarchicalBinaryVectors) -> l
     return scores
 
 
-def summary_rows(score: Score, split: Split) -> list[dict[str, Any]]:
-    """Rows of summary.csv: means over inputs."""
-    interval = bootstrap(score.value, split.times)
+def summary_rows(score: Score, times: Tensor) -> list[dict[str, Any]]:
+    """Rows of summary.csv: means over inputs, with bootstrap weights times (resamples, n)."""
+    interval = bootstrap(score.value, times)
     numbers = {"value": score.value.mean(0), "low": interval.low, "high": interval.high}
     beside = {"floor": score.floor, "shuffled": score.shuffled}
     numbers |= {name: part.mean(0) for name, part in beside.items() if part is not None}
     keys: dict[str, Any] = {k: getattr(score, k) for k in ("source", "baseline", "measure")}
     return [
         keys
-        | {"feature": feature, "n": len(split.x)}
+        | {"feature": feature, "n": times.shape[1]}
         | {name: part[k].item() for name, part in numbers.items()}
         for k, feature in enumerate(score.features)
     ]

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from plot_attractors.measures._arguments import (
-    Floats,
-    Integers,
-    feature_matrix,
-    why_equal,
-)
+from plot_attractors.measures.shuffled import Floats, Integers, feature_matrix, why_equal
 
 BINS = 10  # of a continuous feature
 FIRST = 16  # inputs that are coded before anything is learned; blocks double from there on

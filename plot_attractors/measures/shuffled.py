@@ -1,14 +1,15 @@
-"""Measures of a language beside those of shuffled languages."""
+"""Measures of a language beside those of shuffled languages, and features as measures take them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plot_attractors.measures._arguments import Floats, Integers, feature_matrix
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
 
 # Of sentences and features, (N, …) each: a number, an array, or a tuple with a field ``value``.
 # All other arguments are bound by `functools.partial`.
@@ -16,6 +17,25 @@ Measure = Callable[[Any, Any], Any]
 Shuffle = Literal["inputs", "meanings"]
 
 _TIE = 1e-12  # values that differ by rounding alone are equal
+MISSING = -1.0
+
+
+def feature_matrix(
+    features: ArrayLike, categorical: Sequence[bool] | None
+) -> tuple[Floats, tuple[bool, ...]]:
+    """(N, F) features, −1 for missing categorical values; and which features are categorical."""
+    array = np.asarray(features, dtype=np.float64)
+    kinds = (True,) * array.shape[1] if categorical is None else tuple(categorical)
+    return np.where(np.array(kinds, dtype=bool) & np.isnan(array), MISSING, array), kinds
+
+
+def why_equal(rows: NDArray[Any], name: str, columns: str) -> str:
+    """Why rows (N, M) do not differ, or "" if some do."""
+    if len(rows) == 0:
+        return "there are no inputs"
+    if rows.shape[1] == 0:
+        return f"there are no {columns}"
+    return f"all {name} are equal" if bool((rows == rows[0]).all()) else ""
 
 
 class ShuffledNull(NamedTuple):

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from plot_attractors.measures import shuffled
-from plot_attractors.measures._arguments import (
-    Floats,
-    Integers,
-    feature_matrix,
-    why_equal,
-)
+from plot_attractors.measures.shuffled import Floats, Integers, feature_matrix, why_equal
 
 
 class Similarity(NamedTuple):
