@@ -99,7 +99,6 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
     of_data = texts.get(run.data_name, {}) if run.program_name == ATTRACTOR else {}
     model = registry.describe(registry.find("models", run.program_name))
     inference = registry.describe(registry.find("inference", run.inference_name))
-    machine = reproduce.machine(run)
     rounded = f"; of tensors of more than {weights.FEW:,} numbers, which are rounded"
     facts = {
         "data": f"`{run.data_name}`: {registry.describe(registry.find('datasets', run.data_name))}",
@@ -111,7 +110,6 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
         "precision": about["precision"] + rounded * (about["precision"] == "float16"),
         "size": f"{size / 1e6:.2f} MB",
-        **machine,
     }
     found = dict.fromkeys(METRICS, math.nan) | about["analyses"]
     paragraphs = [
