@@ -56,13 +56,8 @@ def test_rows_of_a_group_are_summed_up(page: Path) -> None:
     ]
 
 
-def test_rows_are_chosen(page: Path) -> None:
-    comment = "where: arm = a\nwhere: seed != 1\ncolumns: seed; note; kl : 2"
-    assert lines(page, comment)[2:] == ["| 2 | y | −0.25 |"]
-
-
-def test_a_table_is_turned(page: Path) -> None:
-    assert lines(page, "where: arm = a\ncolumns: seed; kl : 2\nturned: yes") == [
+def test_rows_are_chosen_and_turned(page: Path) -> None:
+    assert lines(page, "where: seed != 3\ncolumns: seed; kl : 2\nturned: yes") == [
         "| seed | 1 | 2 |",
         "|:--|--:|--:|",
         "| kl | 0.50 | −0.25 |",

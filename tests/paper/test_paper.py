@@ -6,10 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from html import unescape
 from pathlib import Path
 
@@ -26,8 +22,6 @@ from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, fit, registry, settings
 from plot_attractors.runs.analyze import analyze, applies
 from plot_attractors.runs.sweep import status
-
-ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments: str | Path) -> Result:
@@ -115,9 +109,6 @@ def test_the_page_has_every_result_and_the_numbers_of_the_analyses(made: Path, p
     assert "<small>paper: −173.660 [−218.620, −62.666]</small>" in page
 
 
-# Failures and interruptions, with processes.
-
-
 def test_a_step_that_fails_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,28 +129,6 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Failed: hbv-vqvae-0: " in page
     assert "Not fitted yet, or not to the end: hbv-vqvae-0." in page
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
-    options = ["--out", str(tmp_path), "--preset", "smoke", "--only", "hbv", "--only", "vqvae"]
-    command = [sys.executable, "-m", "plot_attractors", "paper", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload]
-    run = tmp_path / "runs/hbv-vqvae-0"
-    end = time.monotonic() + 120
-    while not (run / "config.toml").is_file() and time.monotonic() < end:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "Interrupted." in told
-    subprocess.run(command, env=environment, capture_output=True, check=True)
-    assert status(planned(tmp_path, "smoke", only=["hbv", "vqvae"]))[0].state == "done"
-
-
-# What is asked for.
 
 
 @pytest.mark.parametrize(
