@@ -6,20 +6,13 @@ const MOST_NAMES = 14; // columns in a line
 const MISSING = "#8c8c8c"; // a bit that is not known
 const TRAIL = 6; // steps that a state leaves behind it
 const PLAY_MILLISECONDS = 130;
-const UNSPOKEN = new Set(["none", "missing"]); // values that are the lack of one: grey
+const UNSPOKEN = ["none", "missing"]; // values that are the lack of one: grey
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function bytes(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-}
-
-function integers(text) {
-  const raw = bytes(text);
-  const out = new Uint16Array(raw.length / 2);
-  for (let i = 0; i < out.length; i++) out[i] = raw[2 * i] | (raw[2 * i + 1] << 8);
-  return out;
-}
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const integers = (text) => new Uint16Array(bytes(text).buffer);
+const floats = (text) => new Float32Array(bytes(text).buffer);
 
 function create(tag, properties = {}, ...children) {
   const node = Object.assign(document.createElement(tag), properties);
@@ -29,7 +22,7 @@ function create(tag, properties = {}, ...children) {
 
 // A line through places of a canvas, and a disc at one.
 function drawLine(c, places, colour, width, alpha = 1) {
-  Object.assign(c, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha });
+  Object.assign(c, { strokeStyle: colour, lineWidth: width, lineJoin: "round", globalAlpha: alpha });
   c.beginPath();
   for (const [x, y] of places) c.lineTo(x, y);
   c.stroke();
@@ -48,10 +41,6 @@ function drawDot(c, [x, y], radius, colour, rim) {
 const RUNS = 100; // trajectories of an input, or from a place
 const HOLD = 3; // steps for which a sentence must last to be a response
 const MOST_SENTENCES = 6; // that are listed
-
-function floats(text) {
-  return new Float32Array(bytes(text).buffer);
-}
 
 function gaussian() {
   return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
@@ -345,7 +334,7 @@ class View {
     const label = this.label = this.data.labels[Number(this.labels.value)];
     const count = new Map();
     for (const i of this.shown) count.set(label.codes[i], (count.get(label.codes[i]) || 0) + 1);
-    let named = [...count.keys()].filter((v) => !UNSPOKEN.has(label.values[v])).sort((a, b) => a - b);
+    let named = [...count.keys()].filter((v) => !UNSPOKEN.includes(label.values[v])).sort((a, b) => a - b);
     if (named.length > MOST_COLOURS) named = named.sort((a, b) => count.get(b) - count.get(a) || a - b).slice(0, MOST_COLOURS - 1);
     const grey = style("--grey");
     this.colours = new Map([...count.keys()].map((value) => [value, grey]));
