@@ -21,7 +21,7 @@ from torch import Tensor
 from plot_attractors.analysis import ask, responses, sampling, shape
 from plot_attractors.analysis.probes import DecoderTraining
 from plot_attractors.analysis.responses import Choices, Responses
-from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, ORANGE
+from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY
 from plot_attractors.data.columns import read_columns
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.ranges import Size, setting
@@ -75,17 +75,17 @@ class People(NamedTuple):
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Rank correlations of people's data with the model's.
 
-    - ``summary.csv`` (human, model, within, t, rho, low, high, n, ceiling_low, ceiling_high):
+    - ``summary.csv`` (human, model, within, rho, low, high, n, ceiling_low, ceiling_high):
       Spearman's ρ over n inputs or pairs, 95 % bootstrap interval over inputs; `noise_ceiling`,
       below 0 where ρ is. ``within``: of ranks within each value of the feature (ratings
-      alone). ``t``: of states, −1 of other numbers;
+      alone);
     - ``inputs.csv``, of ratings: `by_input`, and people's mean;
     - ``pairs.csv``, of similarity: ``first``, ``second``, ``human`` and the model's numbers.
 
     Ratings are ``typicality``, or the columns of numbers that are not whole, as times, of a table
     with names of inputs, as that of the training. ``similarity`` of a pair is compared with
-    ``overlap``, Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and ``states``, minus the
-    distance of mean states at t.
+    ``overlap``, Σ_s min(P(s | x), P(s | x′)) of sentences read at T, ``states_0`` and
+    ``states_T``, minus the distance of mean states at 0 and T.
 
     Raises ValueError for a table without these columns, or that names other inputs.
     """
@@ -237,20 +237,18 @@ def of_pairs(run: Run, people: People, inputs: ask.Inputs, z: Tensor) -> dict[st
     most = int(number.max()) + 1
     p = torch.stack([torch.bincount(row, minlength=most) for row in number]) / draws
     overlap = torch.stack([torch.minimum(row, p).sum(-1) for row in p])
-    states = z[: model.steps + 1].unflatten(1, (n, draws)).mean(2)  # (T + 1, n, d)
+    states = z[[0, model.steps]].unflatten(1, (n, draws)).mean(2)  # (2, n, d)
     column = "similarity"
     table = people.frame.groupby(["first", "second"], sort=False)[column].mean().reset_index()
     a, b = (torch.tensor([people.names.index(x) for x in table[k]]) for k in ("first", "second"))
     human = table[column].to_numpy(float)
     band = noise_ceiling(people.frame, ["first", "second"], column)
     pairs = (a.numpy(), b.numpy())
-    rows = [_row(column, "overlap", human, overlap[a, b].numpy(), pairs, band)]
     near = -(states[:, a] - states[:, b]).norm(dim=-1)
-    for t, one in enumerate(near):
-        rows.append(_row(column, "states", human, one.numpy(), pairs, band) | {"t": t})
+    model_numbers = {"overlap": overlap[a, b], "states_0": near[0], "states_T": near[1]}
     table = table.rename(columns={column: "human"})
-    table["overlap"] = overlap[a, b].numpy()
-    table["states_0"], table["states_T"] = near[0].numpy(), near[-1].numpy()
+    table = table.assign(**{name: part.numpy() for name, part in model_numbers.items()})
+    rows = [_row(column, k, human, table[k].to_numpy(), pairs, band) for k in model_numbers]
     return {"summary.csv": pd.DataFrame(rows), "pairs.csv": table}
 
 
@@ -266,7 +264,7 @@ def _row(
     rho, low, high, n = correlation(human, model, pairs, group)
     band = (-band[1], -band[0]) if rho < 0 else band
     return {
-        "human": human_name, "model": model_name, "within": False, "t": -1, "rho": rho,
+        "human": human_name, "model": model_name, "within": False, "rho": rho,
         "low": low, "high": high, "n": n, "ceiling_low": band[0], "ceiling_high": band[1],
     }  # fmt: skip
 
@@ -401,26 +399,18 @@ def _groups(index: pd.Index, group: pd.Series | None) -> np.ndarray:
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
-    """Correlations, and those of states over time."""
+    """The correlations, and their noise ceilings."""
     table = tables["summary.csv"]
-    single, states = table[table["t"] < 0], table[table["t"] >= 0]
-    figure, (left, *others) = shape.panels(1 + bool(len(states)))
-    names = [f"{human}: {model}" for human, model in single[["human", "model"]].to_numpy()]
+    figure, (axes,) = shape.panels(1, 1)
+    names = [f"{human}: {model}" for human, model in table[["human", "model"]].to_numpy()]
     places = {name: y for y, name in enumerate(dict.fromkeys(names))}
-    for name, row in zip(names, single.to_dict("records"), strict=True):
+    for name, row in zip(names, table.to_dict("records"), strict=True):
         y = places[name] + 0.3 * row["within"]
-        left.plot([row["ceiling_low"], row["ceiling_high"]], [y, y], color=LIGHT_GREY, linewidth=7)
-        left.plot([row["low"], row["high"]], [y, y], color=BLUE)
-        left.plot(row["rho"], y, "o", color=BLUE, mfc="white" if row["within"] else BLUE)
-    left.axvline(0, color=GREY, linewidth=0.8)
-    left.set_yticks(range(len(places)), list(places))
-    left.invert_yaxis()
-    left.set(title="(A) Rank correlations", xlabel="ρ", xlim=(-1, 1))
-    for right in others:
-        right.fill_between(
-            states["t"], states["ceiling_low"], states["ceiling_high"], color=LIGHT_GREY
-        )
-        right.fill_between(states["t"], states["low"], states["high"], color=ORANGE, alpha=0.2)
-        right.plot(states["t"], states["rho"], "o-", color=ORANGE, markersize=3)
-        right.set(title="(B) Similarity of states at t", xlabel="t, steps", ylabel="ρ")
+        axes.plot([row["ceiling_low"], row["ceiling_high"]], [y, y], color=LIGHT_GREY, linewidth=7)
+        axes.plot([row["low"], row["high"]], [y, y], color=BLUE)
+        axes.plot(row["rho"], y, "o", color=BLUE, mfc="white" if row["within"] else BLUE)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set_yticks(range(len(places)), list(places))
+    axes.invert_yaxis()
+    axes.set(title="Rank correlations", xlabel="ρ", xlim=(-1, 1))
     return {"people": figure}
