@@ -157,15 +157,11 @@ def choices(run: Run, feature: str = "", training: DecoderTraining | None = None
 
     Raises ValueError where the data have no such feature.
     """
-    features = [f for f in getattr(run.data, "features", ()) if f.categorical]
-    names = [f.name for f in features]
-    if not features or (feature and feature not in names):
-        which = f"no categorical feature {feature!r}" if feature else "no categorical feature"
-        raise ValueError(
-            f"the data have {which} to choose a value of: "
-            + (f"there are {', '.join(names)}" if names else "name a label column, --set labels=…")
-        )
-    chosen = features[names.index(feature) if feature else 0]
+    features = {f.name: f for f in getattr(run.data, "features", ()) if f.categorical}
+    if (name := feature or next(iter(features), "")) not in features:
+        known = ", ".join(features) or "none: name a label column"
+        raise ValueError(f"the data have no categorical feature {name!r}: they have {known}")
+    chosen = features[name]
     column = [f.name for f in run.data.features].index(chosen.name)
     decoder = feature_decoders(run, training or DecoderTraining())[0]
     model = run.model

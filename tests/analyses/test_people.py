@@ -64,19 +64,14 @@ def test_ratings_of_the_table_that_the_model_was_trained_on(run: Any, tmp_path: 
     assert tables["inputs.csv"]["human_time"].notna().all()
 
 
-def test_five_names_are_enough(run: Untrained, tmp_path: Path) -> None:
+def test_no_row_is_a_part_of_its_own_prototype(run: Untrained, tmp_path: Path) -> None:
     frame = pd.DataFrame({"name": run.data.row_names[:5], "typicality": np.arange(5.0)})
     tables = measured(run, frame, tmp_path)
-    assert len(tables["summary.csv"])
-    # no row is a part of its own prototype: of a class of two, the other one is
-    x = run.data.x.float()
-    y = run.data.labels[:, 0]
-    known = [k for k in range(5) if (y == y[k]).sum() > 1]
-    others = (y == y[known[0]]) & (torch.arange(len(y)) != known[0])
-    expected = (x[known[0]] - x[others].mean(0)).norm()
-    assert tables["inputs.csv"]["input_distance"][known[0]] == pytest.approx(
-        float(expected), rel=0.1
-    )
+    x, y = run.data.x.float(), run.data.labels[:, 0]
+    k = next(k for k in range(5) if (y == y[k]).sum() > 1)
+    others = (y == y[k]) & (torch.arange(len(y)) != k)
+    expected = float((x[k] - x[others].mean(0)).norm())
+    assert tables["inputs.csv"]["input_distance"][k] == pytest.approx(expected, rel=0.1)
 
 
 def test_what_is_compared_with_itself_is_one(run: Untrained, tmp_path: Path) -> None:
@@ -199,8 +194,5 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
 def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
         measured(run, pd.DataFrame(frame), tmp_path)
-
-
-def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
     with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv"):
         program.measure(run, program.Config())
