@@ -15,12 +15,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import language_of_thought_scores as scores
 from plot_attractors.analysis import probes, style
-from plot_attractors.analysis.language_of_thought_scores import (
-    LEARNED,
-    NODE,
-    Compared,
-    Split,
-)
+from plot_attractors.analysis.language_of_thought_scores import LEARNED, NODE
 from plot_attractors.analysis.parts import MOST_NAMED, error
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
 from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
@@ -123,7 +118,7 @@ def _own_grammar(program: str, data: HierarchicalBinaryVectors) -> GrammarModel:
 
 def _describe(
     run: Run, data: HierarchicalBinaryVectors, inputs: int, draws: int
-) -> tuple[dict[str, Split], Tensor]:
+) -> tuple[dict[str, scores.Split], Tensor]:
     """Every split, and the different sentences (S, width) that the model samples in them."""
     batches, sampled = [], []
     for name in data.splits:
@@ -139,11 +134,11 @@ def _describe(
         order = torch.randperm(inputs)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
-        splits[name] = Split(batch.x, of_split, other, resample(batch.x))
+        splits[name] = scores.Split(batch.x, of_split, other, resample(batch.x))
     return splits, flat[first]
 
 
-def _list_translations(names: list[str], split: Split, b: Compared) -> pd.DataFrame:
+def _list_translations(names: list[str], split: scores.Split, b: scores.Compared) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     translated = b.translated
     columns = {
@@ -181,7 +176,9 @@ def _measure_tree(
         known = [listening.listen(k, grammars[k], heard, data) for k in grammars]
         bayes = [listening.answer(o, split.x, config.draws) for o in known]
         translated = [listening.translate_sentences(learned, o, data.depth) for o in known]
-        baselines = [Compared(*parts) for parts in zip(known, bayes, translated, strict=True)]
+        baselines = [
+            scores.Compared(*parts) for parts in zip(known, bayes, translated, strict=True)
+        ]
         results = scores.between(baselines, data)
         for b in baselines:
             results += scores.divergences(split, learned, b, data) + scores.translations(split, b)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -21,15 +20,9 @@ from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
 from plot_attractors.analysis.shape import Needs, by_split, panels
 from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
 from plot_attractors.data import Batch
+from plot_attractors.measures import information_loss as loss
 from plot_attractors.measures.bootstrap import resample
-from plot_attractors.measures.information_loss import (
-    Counts,
-    bootstrap_interval,
-    correct_bits,
-    geometric,
-    information_loss,
-    tabulate,
-)
+from plot_attractors.measures.information_loss import Counts
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.ranges import Size, setting
@@ -117,16 +110,16 @@ def compare(model: Any, x: Tensor, z: Tensor, score: Callable[[Any, Tensor], Ten
 @torch.no_grad()
 def losses(model: Any, x: Tensor, draws: int) -> dict[int | str, Counts]:
     """Counts of d = c0 − c, bits of inputs x (B, bits) that are decoded right, of all `states`."""
-    c0 = correct_bits(model.reconstruct(x).logits, x)[:, None]
-    right = lambda p, x: correct_bits(p.logits, x)  # noqa: E731
+    c0 = loss.correct_bits(model.reconstruct(x).logits, x)[:, None]
+    right = lambda p, x: loss.correct_bits(p.logits, x)  # noqa: E731
     of = states(model, x, draws, control=True)
-    return {name: tabulate(c0 - compare(model, x, z, right)) for name, z in of.items()}
+    return {name: loss.tabulate(c0 - compare(model, x, z, right)) for name, z in of.items()}
 
 
 def describe(counts: Counts) -> dict[str, float]:
     """Every statistic of all inputs together, with bootstrap bounds as name_low and name_high."""
-    low, high = bootstrap_interval(*counts)
-    parts = {"": information_loss(counts.values, counts.total), "_low": low, "_high": high}
+    low, high = loss.bootstrap_interval(*counts)
+    parts = {"": loss.information_loss(counts.values, counts.total), "_low": low, "_high": high}
     return {f"{k}{end}": float(v) for end, part in parts.items() for k, v in part._asdict().items()}
 
 
@@ -138,7 +131,7 @@ def tabulate_distribution(counts: Counts, exact: Counts | None) -> pd.DataFrame:
         if of is not None
     }
     table = pd.DataFrame(columns).fillna(0.0).reindex(columns=["sampler", "exact"])
-    table["geometric"] = geometric(torch.tensor(list(table.index))).numpy()
+    table["geometric"] = loss.geometric(torch.tensor(list(table.index))).numpy()
     return table.rename_axis("d").reset_index()
 
 
@@ -285,28 +278,20 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         bottom.set_ylabel("P(d | d ≥ 0), log₂ scale")
     for axes in grid[-1]:
         axes.set_xlabel("d, bits lost")
-    handles = [
-        Line2D([], [], label=name, **look)
-        for name, look in LOOKS.items()
-        if name != "exact posterior" or any(times)
-    ]
+    handles = [Line2D([], [], label=name, **look) for name, look in LOOKS.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return {"information_loss": figure}
 
 
 def _annotate(axes: Axes, row: pd.Series) -> None:
-    exact = ""
-    if row["steps"]:
-        exact = (
-            f"KL of exact samples = {row['kl_exact']:.3f}\n"
-            f"KL without dynamics = {row['kl_control']:.3f}\n"
-        )
-    text = (
-        f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]\n"
-        f"KL = {row['kl']:.3f} [{row['kl_low']:.3f}, {row['kl_high']:.3f}] nats\n"
-        f"{exact}P(d < 0) = {row['p_negative']:.3f}"
-    )
-    note(axes, text, top=0.95)
+    lines = [
+        f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]",
+        f"KL = {row['kl']:.3f} [{row['kl_low']:.3f}, {row['kl_high']:.3f}] nats",
+        f"KL of exact samples = {row['kl_exact']:.3f}",
+        f"KL without dynamics = {row['kl_control']:.3f}",
+        f"P(d < 0) = {row['p_negative']:.3f}",
+    ]
+    note(axes, "\n".join(line for line in lines if "nan" not in line), top=0.95)
 
 
 def _draw_distributions(
@@ -315,12 +300,8 @@ def _draw_distributions(
     k = np.arange(SHOWN + 1)
     kept = inputs[inputs["d"] >= 0].pivot_table("draws", "input", "d", fill_value=0)
     share = kept.div(kept.sum(axis=1), axis=0).reindex(columns=k, fill_value=0)
-    look = LOOKS["single inputs"]
-    lines = LineCollection(
-        [np.column_stack([k, np.where(f > 0, f, least)]) for f in share.to_numpy()],
-        colors=look["color"], linewidths=look["linewidth"], alpha=look["alpha"],
-    )  # fmt: skip
-    axes.add_collection(lines, autolim=False)
+    of_inputs = share.to_numpy().T
+    axes.plot(k, np.where(of_inputs > 0, of_inputs, least), **LOOKS["single inputs"])
     rows = distribution[distribution["d"] >= 0].set_index("d")
     for column, name in (("sampler", "all inputs"), ("exact", "exact posterior")):
         f = rows[column] / rows[column].sum()
