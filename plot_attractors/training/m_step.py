@@ -9,11 +9,9 @@ from typing import Any
 import torch
 from pyro import poutine
 from pyro.distributions import Normal, TorchDistribution
-from pyro.distributions.util import scale_and_mask
 from pyro.infer import TraceMeanField_ELBO
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
-from torch.distributions import kl_divergence
 
 from plot_attractors.gflownet import ReplayBuffer, choose_visited, simulate_backward
 from plot_attractors.gflownet.programs import quoted
@@ -115,6 +113,7 @@ class MStep:
             {"params": decoder, "lr": config.lr_decoder},
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
+        self.elbo = TraceMeanField_ELBO()
         self.checked = set[bool]()  # of programs without and with sentences
 
     def set_rate(self, rate: float) -> None:
@@ -132,7 +131,7 @@ class MStep:
         if (s is not None) not in self.checked:
             check_vae(self.model, x, s, q=q, **self.weights)
             self.checked.add(s is not None)
-        loss = -elbo(model, guide, x, s, q=q, **self.weights) / len(x)
+        loss = self.elbo.differentiable_loss(model, guide, x, s, q=q, **self.weights) / len(x)
         clipped_update(self.optimizer, self.model.phi, loss)
         return {"m_loss": loss.detach()}
 
@@ -152,29 +151,6 @@ class MStep:
         with torch.no_grad():
             s = sentences.draw(q, sharpness, language, beta=1.0)
         return self.update(x, s, q)
-
-
-def elbo(model: Any, guide: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """The ELBO of programs whose guide is reparametrised, in nats, as TraceMeanField_ELBO has it:
-    divergences in closed form where there are. No number of it is read from the device.
-    """
-    program, drawn = TraceMeanField_ELBO()._get_trace(model, guide, args, kwargs)
-    terms = []
-    for name, site in program.nodes.items():
-        if site["type"] != "sample":
-            continue
-        if site["is_observed"]:
-            terms.append(site["log_prob_sum"])
-            continue
-        own = drawn.nodes[name]
-        try:
-            kl = kl_divergence(own["fn"], site["fn"])
-            terms.append(-scale_and_mask(kl, own["scale"], own["mask"]).sum())
-        except NotImplementedError:
-            terms.append(site["log_prob_sum"] - own["score_parts"].entropy_term.sum())
-    alone = [site for name, site in drawn.nodes.items() if name not in program.nodes]
-    terms += [-s["score_parts"].entropy_term.sum() for s in alone if s["type"] == "sample"]
-    return torch.stack(terms).sum()
 
 
 def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:

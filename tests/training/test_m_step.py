@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pyro
 import pytest
 import torch
-from pyro.distributions import LogNormal, Normal
-from pyro.infer import TraceMeanField_ELBO
-from torch import Tensor, nn
+from torch import Tensor
 
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.training import (
@@ -20,7 +17,7 @@ from plot_attractors.training import (
     require_posterior,
     summary,
 )
-from plot_attractors.training.m_step import elbo, visited_sentences
+from plot_attractors.training.m_step import visited_sentences
 
 
 def bits(n: int) -> Tensor:
@@ -149,42 +146,3 @@ def test_an_exact_posterior_is_required(build: Any) -> None:
         ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
     ):
         require_posterior(build(language=many, axes=False))
-
-
-def _pair() -> tuple[Any, Any, list[nn.Parameter]]:
-    """Divergences with a closed form and without, a mask, a scale and an auxiliary site."""
-    loc, scale = nn.Parameter(torch.tensor([0.3, -0.2])), nn.Parameter(torch.tensor(0.7))
-
-    def model(x: Tensor) -> None:
-        z = pyro.sample("z", Normal(torch.zeros(2), 1.0).to_event(1))
-        with pyro.poutine.scale(scale=0.5):
-            v = pyro.sample("v", Normal(z.sum(), 1.0))
-        with pyro.plate("rows", len(x)), pyro.poutine.mask(mask=x > 0):
-            w = pyro.sample("w", Normal(v, 1.0))
-            pyro.sample("x", Normal(w * scale, 1.0), obs=x)
-
-    def guide(x: Tensor) -> None:
-        a = pyro.sample("a", Normal(loc, 1.0).to_event(1), infer={"is_auxiliary": True})
-        z = pyro.sample("z", Normal(loc + a, scale).to_event(1))
-        with pyro.poutine.scale(scale=0.5):
-            pyro.sample("v", LogNormal(z.sum(), scale))
-        with pyro.plate("rows", len(x)), pyro.poutine.mask(mask=x > 0):
-            pyro.sample("w", Normal(x * scale, 1.0))
-
-    return model, guide, [loc, scale]
-
-
-def test_the_elbo_is_that_of_pyro() -> None:
-    x = torch.tensor([0.5, -1.0, 2.0])
-    model, guide, parameters = _pair()
-    results = []
-    for loss in (
-        lambda: TraceMeanField_ELBO().differentiable_loss(model, guide, x),
-        lambda: -elbo(model, guide, x),
-    ):
-        pyro.set_rng_seed(0)
-        value = loss()
-        gradients = torch.autograd.grad(value, parameters)
-        results.append([value.detach(), *gradients])
-    for ours, theirs in zip(*results, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
