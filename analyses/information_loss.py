@@ -52,7 +52,7 @@ CAPTIONS = {
 }
 STATISTICS = (
     "mean p p_low p_high kl kl_low kl_high p_clamped p_clamped_low p_clamped_high kl_clamped "
-    "kl_clamped_low kl_clamped_high p_all p_all_low p_all_high tv_geometric p_zero p_negative"
+    "kl_clamped_low kl_clamped_high tv_geometric p_zero p_negative"
 )
 
 
@@ -213,7 +213,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     dynamics has 0 steps. Source: Section *Sample diversity*.
 
     Of bits, ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same
-    of p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact, kl_control): n
+    of p_clamped and kl_clamped, tv_geometric, p_zero, p_negative, kl_exact, kl_control): n
     draws over all inputs; the statistics of `measures.information_loss.InformationLoss` with 95 %
     bootstrap intervals over inputs; the KL of as many draws z_T ~ N(ẑ_s, ε²) with s from the exact
     posterior (kl_exact), and, without dynamics, with ẑ_s nearest to z ~ P(z0 | x), the encoder's

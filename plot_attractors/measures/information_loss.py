@@ -29,16 +29,14 @@ class Counts(NamedTuple):
 class InformationLoss(NamedTuple):
     """Statistics of a distribution of d = c0 − cT; fields have the leading shape (…) of the counts.
 
-    A law with mass on d < 0 is infinitely far from Geometric(½) in KL, so there are three readings:
+    A law with mass on d < 0 is infinitely far from Geometric(½) in KL, so there are two readings:
 
     - ``mean``: of d, bits, negative values included;
     - ``p``: 1 / (1 + mean of d given d ≥ 0), the maximum-likelihood parameter of a geometric
       distribution on 0, 1, 2, …;
     - ``kl``: D_KL(f ‖ Geometric(½)) in nats of the distribution f of d given d ≥ 0, plug-in;
     - ``p_clamped``, ``kl_clamped``: the same of max(d, 0), which keeps all draws;
-    - ``p_all``: 1 / (1 + mean), of all d, the p of a geometric distribution of this mean; NaN of a
-      mean of −1 or less; ``tv_geometric``: ½ Σ_d |f(d) − Geometric(½)(d)| of all d, which is at
-      least P(d < 0);
+    - ``tv_geometric``: ½ Σ_d |f(d) − Geometric(½)(d)| of all d, which is at least P(d < 0);
     - ``p_zero``, ``p_negative``: P(d = 0), P(d < 0).
     """
 
@@ -47,7 +45,6 @@ class InformationLoss(NamedTuple):
     kl: Tensor
     p_clamped: Tensor
     kl_clamped: Tensor
-    p_all: Tensor
     tv_geometric: Tensor
     p_zero: Tensor
     p_negative: Tensor
@@ -93,7 +90,6 @@ def information_loss(values: Tensor, counts: Tensor) -> InformationLoss:
         kl=kl,
         p_clamped=p_clamped,
         kl_clamped=kl_clamped,
-        p_all=torch.where(mean > -1, 1 / (1 + mean), math.nan),
         tv_geometric=0.5 * difference,
         p_zero=counts[..., values == 0].sum(-1) / n,
         p_negative=counts[..., ~here].sum(-1) / n,

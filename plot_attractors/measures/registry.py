@@ -121,9 +121,6 @@ METRICS: dict[str, Metric] = {
         _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
               unit="nats"),
         _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped"),
-        _loss("p_all", "p of all d",
-              "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
-              "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all"),
         _loss("tv_geometric", "total variation of all d from Geometric(½)",
               "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
               "tv_geometric"),

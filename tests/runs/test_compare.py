@@ -19,7 +19,7 @@ from plot_attractors.measures import registry
 from plot_attractors.runs.compare import compare, to_markdown, to_text
 
 NUMBERS = {
-    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "kl_clamped": 0.3, "p_clamped": 0.5, "p_all": 0.6,
+    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "kl_clamped": 0.3, "p_clamped": 0.5,
     "tv_geometric": 0.1, "p_negative": 0.05, "kl_held_out": 0.75,
     "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "tv": 0.375,
     "tv_floor": 0.125, "tv_excess": 0.25, "tv_extrapolated": 0.3125, "tv_extrapolated_se": 0.01,
@@ -35,10 +35,10 @@ NUMBERS = {
 
 TABLES = {
     "information_loss": "split,steps,n,mean,p,kl,p_negative,kl_exact,"
-    """kl_clamped,p_clamped,p_all,tv_geometric,kl_control
-held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9,9
-train,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9,9
-train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.6,0.1,0.4
+    """kl_clamped,p_clamped,tv_geometric,kl_control
+held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9
+train,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9
+train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.1,0.4
 """,
     "calibration": """split,steps,statistic,value,floor
 train,20,tv,0.375,0.125\ntrain,20,slope,0.75,0.98\ntrain,20,sentences_in_use,COUNT,500
