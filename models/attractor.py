@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from plot_attractors.data import DataSet, is_real, mean_pixels, pairs
+from plot_attractors.data import DataSet, is_real, pairs
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
@@ -157,7 +157,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     if not images:
         decoder = input_decoder(d, data.input_shape, c.units, is_real(data))
     sentence_encoder = SentenceEncoder(of_language, d, c.token_axes)
-    if images and (mean := mean_pixels(data)) is not None:
+    if images and (mean := getattr(data, "mean_pixels", None)) is not None:
         decoder.start_at(mean)
     return AttractorModel(
         of_language,

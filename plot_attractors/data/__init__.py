@@ -11,7 +11,6 @@ from plot_attractors.data.batch import (
     Feature,
     Labelled,
     is_real,
-    mean_pixels,
     pairs,
 )
 from plot_attractors.data.columns import ColumnRoles
@@ -25,6 +24,6 @@ from plot_attractors.data.vectors import Vectors, read_vectors
 __all__ = [
     "Batch", "BinaryTable", "Channels", "ColouredSprites", "ColumnRoles", "DataSet", "Feature",
     "HierarchicalBinaryVectors", "ImageSet", "Labelled", "Vectors", "differences",
-    "digests", "is_real", "load_sprites", "mean_pixels", "pairs", "read_images", "read_table",
+    "digests", "is_real", "load_sprites", "pairs", "read_images", "read_table",
     "read_vectors",
 ]  # fmt: skip

@@ -11,8 +11,8 @@ from torch import Tensor
 from plot_attractors.data.checks import check_whole
 
 __all__ = [
-    "Batch", "Channels", "DataSet", "Feature", "Labelled", "Members", "is_real", "mean_pixels",
-    "pairs", "split_rows",
+    "Batch", "Channels", "DataSet", "Feature", "Labelled", "Members", "is_real", "pairs",
+    "split_rows",
 ]  # fmt: skip
 
 
@@ -187,12 +187,6 @@ def pairs(data: object) -> int:
     level of a tree, as many as different rows need, none for images; 6 where it does not say.
     """
     return int(getattr(data, "pairs", 6))
-
-
-def mean_pixels(data: object) -> Tensor | None:
-    """(channels,) the mean of training images that a data set knows, from 0 to 1, or None."""
-    mean: Tensor | None = getattr(data, "mean_pixels", None)
-    return mean
 
 
 def split_rows(held_out: Tensor) -> dict[str, Tensor]:

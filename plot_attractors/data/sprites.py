@@ -16,7 +16,6 @@ HALF_HEIGHT = (10.0, 7.25, 10.4)  # of the heart, the factor of its curve
 DROP = 1.4  # by which the heart is raised
 # vertical strips of a pixel that coverage is summed over; 0.015 off at worst, at the tip of a heart
 STRIPS = 8
-CHUNK = 1 << 18  # pixels drawn at once: few enough to stay in the processor's cache
 
 
 def render(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int = FRAME) -> Tensor:
@@ -41,15 +40,6 @@ def render(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int = FRAME)
     >>> float(render(*square).sum()), float(render(*square, side=32).sum())
     (100.0, 25.0)
     """
-    images = torch.empty(len(shape), side, side, device=shape.device)
-    for rows in torch.arange(len(shape), device=shape.device).split(max(1, CHUNK // side**2)):
-        part = (size[rows].float(), x[rows].float(), y[rows].float())
-        images[rows] = _draw(shape[rows], *part, side)
-    return images
-
-
-def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int) -> Tensor:
-    """(n, side, side) of `render`, for few sprites."""
     scale = (size * (side / FRAME))[:, None]  # pixels a unit of the shape
     across = (ORIGIN + SPAN * x)[:, None] * (side / FRAME)
     down = (ORIGIN + SPAN * y)[:, None] * (side / FRAME)

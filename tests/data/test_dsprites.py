@@ -70,14 +70,6 @@ def test_coverage_is_the_covered_part_of_a_pixel(side: int) -> None:
         assert float(image.sum()) == pytest.approx(expected, rel=3e-3)
 
 
-def test_long_batches_are_drawn_in_parts_and_empty_ones_too() -> None:
-    sprites = random_sprites(5000)  # of 64 pixels: more than are drawn at once
-    whole = render(*sprites, 8)
-    for rows in (slice(0, 3), slice(4095, 4098), slice(4990, 5000)):
-        torch.testing.assert_close(render(*(part[rows] for part in sprites), 8), whole[rows])
-    assert render(*(part[:0] for part in sprites), 20).shape == (0, 20, 20)
-
-
 # The paper's data
 
 
