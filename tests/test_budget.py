@@ -17,7 +17,7 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1838,
+    "plot_attractors/model/": 1835,
     "plot_attractors/language/": 983,
     "plot_attractors/training/": 1976,
     "plot_attractors/gflownet/": 3287,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
-    "tests/": 20506,
+    "tests/": 20469,
 }
 WORDS = 42214  # of pages
 SLACK_OF_WORDS = 1000

@@ -67,7 +67,7 @@ class AttractorModel(nn.Module):
     E-step. `reward`, `posterior` and `readout` are R, the exact P(s | x) and P(s | z).
 
     Parts may be replaced: what read the old one reads the new one. What a part must be is
-    `model.protocols.PARTS`; here, and when training begins, all are tried.
+    `model.protocols.PARTS`: all are tried, with a ValueError for one that is not.
 
     Args:
         language: the sentences and P(s).
@@ -79,8 +79,6 @@ class AttractorModel(nn.Module):
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
         onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
-
-    Raises ValueError for a part that is not as `PARTS` has it.
     """
 
     flow_correction: FlowCorrection | None
@@ -150,10 +148,9 @@ class AttractorModel(nn.Module):
         return draw_prior(self.language.power(self.reward.beta), n, self.device)
 
     def add_sentence_policy(self) -> Discretizer:
-        """P_θ(s | z0), which proposes sentences of an input: a network like the discretizer's, with
-        parameters of its own, made where the model has none yet. Where tokens have no axes it is
-        plain: z0 lies at no embedding, so what tells near ones apart does not help, and costs three
-        times as much.
+        """P_θ(s | z0), which proposes sentences of an input, made where the model has none yet: a
+        network like the discretizer's. Where tokens have no axes it is plain: z0 lies at no
+        embedding, so what tells near ones apart does not help, and costs three times as much.
         """
         if self.sentence_policy is None:
             like = require(self.discretizer, "like", "the sentence policy is a network like it")

@@ -4,7 +4,6 @@ variant's own trajectories and parts are trained.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -54,27 +53,16 @@ from ..training.conftest import build_model
 MANY = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
 
 
-class Drift(nn.Module):
-    """Dynamics that are no `Dynamics`: all states move the same way."""
+def part(found: Callable[..., Any]) -> nn.Module:
+    """A part of a user's own."""
 
-    def __init__(self, move: Tensor) -> None:
-        super().__init__()
-        self.move = nn.Parameter(move)
+    class Own(nn.Module):
+        max_step = 0.1
 
-    def forward(self, z: Tensor, *_: Any) -> Normal:
-        return Normal(z + self.move, 0.1)
+        def forward(self, *seen: Any) -> Any:
+            return found(*seen)
 
-
-class Wrapped(nn.Module):
-    """Dynamics that are made of others."""
-
-    def __init__(self, dynamics: nn.Module) -> None:
-        super().__init__()
-        self.kept = [dynamics]
-
-    def forward(self, *seen: Any) -> Normal:
-        found: Normal = self.kept[0](*seen)
-        return found
+    return Own()
 
 
 class GRUEncoder(nn.Module):
@@ -110,14 +98,15 @@ def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None
     """Before training, they are the same kernel, whichever it is."""
     model, _ = with_data(HBV | {"dynamics.max_sd": 0.6})
     z, z0 = torch.randn(7, 3), torch.randn(7, 3)
-    for new in (Dynamics(3, T, units=16), Drift(torch.tensor([0.1, -0.05, 0.02]))):
+    move = torch.tensor([0.1, -0.05, 0.02])
+    for new in (Dynamics(3, T, units=16), part(lambda z, *_: Normal(z + move, 0.1))):
         model.forward_dynamics = new
         back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
         assert torch.allclose(back.loc, forth.loc, atol=1e-5)
         assert torch.allclose(back.scale, forth.scale.expand_as(back.scale), atol=1e-5)
-    wrapped = copy.deepcopy(model)
-    wrapped.forward_dynamics = Wrapped(wrapped.forward_dynamics)
-    assert torch.equal(wrapped.backward_dynamics(z, 2.0, z0).loc, back.loc)
+    model.forward_dynamics = wrapped = nn.Sequential(model.forward_dynamics)  # made of the old one
+    wrapped.forward = wrapped[0].forward
+    assert torch.equal(model.backward_dynamics(z, 2.0, z0).loc, back.loc)
 
 
 def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
@@ -160,39 +149,29 @@ def test_tokens_of_a_linear_encoder_leave_what_they_share_alone() -> None:
 # -- the contract
 
 
-def wrong(found: Callable[..., Any]) -> nn.Module:
-    class Wrong(nn.Module):
-        max_step = 0.1
-
-        def forward(self, *seen: Any) -> Any:
-            return found(*seen)
-
-    return Wrong()
-
-
 @pytest.mark.parametrize(
-    ("part", "found", "sentence"),
+    ("name", "found", "sentence"),
     [
         ("sentence_encoder", lambda s: Normal(s[..., None, :3], 1.0), r"a Normal .*\(2, 1, 3\)"),
         ("sentence_encoder", lambda s: LogNormal(s[..., :3], 1.0), r"a Normal .* a LogNormal \(2"),
         ("sentence_encoder", lambda s: Independent(Normal(s[..., :3], 1.0), 1), "an? Independent"),
-        ("sentence_encoder", lambda s: s[..., :3], r"encoder Wrong must return .* a Tensor \(2, 3"),
-        ("encoder", lambda x: Normal(x, 1.0), r"encoder Wrong must return a Normal over \(n, d\)"),
+        ("sentence_encoder", lambda s: s[..., :3], r"encoder Own must return .* a Tensor \(2, 3"),
+        ("encoder", lambda x: Normal(x, 1.0), r"encoder Own must return a Normal over \(n, d\)"),
         ("backward_dynamics", lambda z, t, c: Normal(z[:1], 1.0), r"returns a Normal \(1, 3\)"),
-        ("discretizer", lambda z, c: z, "discretizer Wrong must return a distribution over sent"),
+        ("discretizer", lambda z, c: z, "discretizer Own must return a distribution over sent"),
         ("flow_correction", lambda z, t, c: z, r"must return a tensor \(n,\) for n = 2 rows"),
         ("log_partition", lambda z, c: None, r"must return a tensor \(n,\).*returns a NoneType"),
-        ("decoder", lambda z: z, "decoder Wrong must return a distribution over inputs"),
+        ("decoder", lambda z: z, "decoder Own must return a distribution over inputs"),
     ],
 )  # fmt: skip
-def test_a_part_that_is_not_as_it_must_be_is_refused(part: str, found: Any, sentence: str) -> None:
+def test_a_part_that_is_not_as_it_must_be_is_refused(name: str, found: Any, sentence: str) -> None:
     """When a model is built, and, of one that was changed, when its training is."""
     model, data = with_data(HBV, "algorithms")
-    parts = {name: getattr(model, name) for name in PARTS}
+    parts = {key: getattr(model, key) for key in PARTS}
     assert AttractorModel(model.language, **parts, steps=T).latent == 3
     with pytest.raises(ValueError, match=sentence):
-        AttractorModel(model.language, **{**parts, part: wrong(found)}, steps=T)
-    setattr(model, part, wrong(found))
+        AttractorModel(model.language, **{**parts, name: part(found)}, steps=T)
+    setattr(model, name, part(found))
     with pytest.raises(ValueError, match=sentence):
         input_source(data, model)
 
@@ -277,16 +256,16 @@ def test_additions_of_an_encoder_that_offers_none() -> None:
 def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
     model = tiny()
     assert not model.input_dependent
-    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z, 0.1 + 0.1 * z0.sigmoid()))
+    model.forward_dynamics = part(lambda z, t, z0: Normal(z, 0.1 + 0.1 * z0.sigmoid()))
     assert model.input_dependent
 
 
 def test_dynamics_without_a_bound_are_refused_where_it_is_needed() -> None:
     model, data = with_data({**HBV, "steps": 8})
-    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z, 0.1))
+    model.forward_dynamics = part(lambda z, t, z0: Normal(z, 0.1))
     schedule("gflownet_em", model, data, {})
     del type(model.forward_dynamics).max_step
-    with pytest.raises(ValueError, match="Wrong has no max_step, and training walks back"):
+    with pytest.raises(ValueError, match="Own has no max_step, and training walks back"):
         schedule("gflownet_em", model, data, {})
 
 
@@ -304,24 +283,18 @@ def build(config, data):
 """
 
 
-@pytest.mark.parametrize("inference", ["gflownet_em", "exact_em"])
-def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
-    inference: str, tmp_path: Path
-) -> None:
+def test_a_recurrent_sentence_encoder_trains_and_is_analysed(tmp_path: Path) -> None:
     program = tmp_path / "recurrent.py"
     program.write_text(GRU_PROGRAM)
     few = {"language.groups": (1,) * 4, "language.max_length": 2, "steps": 5}
-    run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=few))
+    run = Run(fit(program, preset="smoke", out=tmp_path / "run", settings=few))
     assert run.model.embed(run.model.sentences).shape == (16, 8)
-    if inference == "gflownet_em":
-        results = analyze(run.path, settings=SETTINGS)
-        assert len(results) > 5
-        assert not [result for result in results if result.error]
-        moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            other = registry.load("models", program).build(run.model_config, run.data)
-        assert not torch.equal(moved, other.sentence_encoder.network.weight_hh_l0)
+    results = analyze(run.path, settings=SETTINGS)
+    assert len(results) > 5
+    assert not [result for result in results if result.error]
+    torch.manual_seed(0)
+    other = registry.load("models", program).build(run.model_config, run.data)
+    assert "sentence_encoder" in changed(run.model, other.state_dict())
 
 
 # -- trajectories
@@ -525,9 +498,9 @@ def test_the_sentence_policy_is_the_models_own() -> None:
     result = [m.sentence_policy(q, q).log_prob(s) for m in (model, other)]
     assert torch.equal(*result)
     assert not {id(p) for p in other.sentence_policy.parameters()} & {id(p) for p in other.phi}
-    model.discretizer = wrong(lambda z, c: None)
+    model.discretizer = part(lambda z, c: None)
     model.sentence_policy = None
-    with pytest.raises(ValueError, match="Wrong has no like, and the sentence policy is a network"):
+    with pytest.raises(ValueError, match="Own has no like, and the sentence policy is a network"):
         model.add_sentence_policy()
 
 
@@ -559,17 +532,8 @@ def test_a_run_opens_without_its_inference_program(tmp_path: Path) -> None:
     assert result.error is None
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        ("model.epsilon = 0.1", "epsilon"), ("model.extra = torch.nn.Linear(2, 2)", "extra"),
-        ("model.decoder = type(model.decoder)(8, 16)", "decoder"),
-    ],
-)  # fmt: skip
-def test_an_inference_program_that_sets_something_of_the_model_is_refused(
-    line: str, names: str, tmp_path: Path
-) -> None:
+def test_an_inference_program_that_sets_something_of_the_model_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
-    program.write_text(INFERENCE.replace("LINE", line))
-    with pytest.raises(ValueError, match=f"sets {names} of the model, and a trained model is open"):
+    program.write_text(INFERENCE.replace("LINE", "model.extra = torch.nn.Linear(2, 2)"))
+    with pytest.raises(ValueError, match="sets extra of the model, and a trained model is open"):
         fit("hbv", program, preset="smoke", out=tmp_path / "run")
