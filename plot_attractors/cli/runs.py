@@ -136,9 +136,7 @@ def compare(
     analyze: Annotated[
         bool, Option("--analyze", help="Make the analyses that are missing.")
     ] = False,
-    topic: Annotated[
-        str, Option(help="Which numbers: dynamics, language or features.")
-    ] = "dynamics",
+    topic: Annotated[str, Option(help="Which numbers: dynamics or language.")] = "dynamics",
 ) -> None:
     """Show the settings in which runs differ beside the metrics of their analyses."""
     from plot_attractors.runs import compare as comparison

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,45 +71,34 @@ def common(
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A function becomes a command, whose errors are told in one sentence."""
+    """A function becomes a command, whose errors are told in one sentence; what the library logs
+    goes to the standard error stream.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
-            with _one_sentence(), _messages():
+            logger, handler = logging.getLogger("plot_attractors"), logging.StreamHandler()
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
+            try:
                 function(*args, **kwargs)
+            except typer.Exit:
+                raise
+            except KeyboardInterrupt:
+                errors.print("Interrupted.")
+                raise typer.Exit(130) from None
+            except Exception as error:
+                if os.environ.get(DEBUG):
+                    raise
+                errors.print(f"[bold red]Error:[/bold red] {escape(sentence(error))}")
+                raise typer.Exit(2) from None
+            finally:
+                logger.removeHandler(handler)
 
         return app.command(name)(guarded)
 
     return register
-
-
-@contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
-    try:
-        yield
-    except typer.Exit:
-        raise
-    except KeyboardInterrupt:
-        errors.print("Interrupted.")
-        raise typer.Exit(130) from None
-    except Exception as error:
-        if os.environ.get(DEBUG):
-            raise
-        errors.print(f"[bold red]Error:[/bold red] {escape(sentence(error))}")
-        raise typer.Exit(2) from None
-
-
-@contextlib.contextmanager
-def _messages() -> Iterator[None]:
-    """What the library logs, on the standard error stream."""
-    logger, handler = logging.getLogger("plot_attractors"), logging.StreamHandler()
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def sentence(error: Exception) -> str:

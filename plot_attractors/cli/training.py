@@ -89,7 +89,6 @@ def fit(
 def sweep(
     file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
     jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be run.")] = False,
     commands: Annotated[
         bool, Option("--commands", help="Only print a command for each, as for a cluster.")
     ] = False,
@@ -103,9 +102,9 @@ def sweep(
     left = [s.run for s in states if s.state not in ("done", "running")]
     if status:
         console.print(sweep_table(states))
-    for run in left if commands or dry_run else ():
-        say(of_sweep.command(run) if commands else str(run.path))
-    if status or commands or dry_run:
+    for run in left if commands else ():
+        say(of_sweep.command(run))
+    if status or commands:
         return
     now = partial(of_sweep.status, left)
     with SweepView() as view:

@@ -51,7 +51,6 @@ def analyze(
     left out, with its `condition` in the log, or refused if it was named.
 
     Args:
-        run: a run, or its directory, or ``pretrained:NAME``.
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
@@ -59,9 +58,8 @@ def analyze(
             ``./pretrained-NAME``.
         on_result: called after each.
 
-    Raises:
-        ValueError: the directory holds no fitted run, its data were changed since, a name or a
-            setting is unknown, or `out` holds something else or is not needed.
+    Raises ValueError where the run is not fitted, its data were changed since, or a name or a
+    setting is unknown.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run

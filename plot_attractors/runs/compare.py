@@ -14,7 +14,7 @@ import pandas as pd
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
 from plot_attractors.runs import Run, pretrained, trust
 from plot_attractors.runs import analyze as analysis
-from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
+from plot_attractors.runs.numbers import kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
 from plot_attractors.runs.variants import all_runs, differing, group, labels, settings_of
 
@@ -22,7 +22,7 @@ __all__ = ["TOPICS", "Topic", "compare", "to_markdown", "to_text"]
 
 logger = logging.getLogger("plot_attractors")
 
-Topic = Literal["dynamics", "language", "features"]
+Topic = Literal["dynamics", "language"]
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
 
@@ -40,8 +40,7 @@ def compare(
             dotted names: those that differ, as text. A setting that another program does not have
             is no difference; its cell is empty.
         seed: of a run.
-        the metrics of the topic: `METRICS`; for ``features`` a column for
-            each feature, such as ``colour`` and, of a held-out split, ``colour (position)``.
+        the metrics of the topic: `METRICS`.
         minutes: duration of the training, once it has ended.
         trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its
             total variation is not known, and of means.
@@ -59,11 +58,9 @@ def compare(
         runs = [Run(pretrained.writable(run.path)) for run in runs]
     variants = group(runs)
     metrics = {name: m for name, m in METRICS.items() if m.topic == topic}
-    needed = dict.fromkeys(m.analysis for m in metrics.values()) or {"decodability": None}
+    needed = dict.fromkeys(m.analysis for m in metrics.values())
     for run in all_runs(variants):
         _complete(run, analyze, [name for name in needed if name != RUN_METRICS])
-    if topic == "features":
-        metrics = {name: m for run in runs for name, m in feature_metrics(run).items()}
     settings = [settings_of(variant.first) for variant in variants]
     shown, named = differing(settings), labels(all_runs(variants))
     rows: list[dict[str, Any]] = []

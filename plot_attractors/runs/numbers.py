@@ -18,7 +18,7 @@ from plot_attractors.measures.registry import (
 from plot_attractors.runs import Run
 from plot_attractors.runs.tables import read_table
 
-__all__ = ["NUMBERS", "feature_metrics", "kept", "minutes", "numbers", "table_file", "value_of"]
+__all__ = ["NUMBERS", "kept", "minutes", "numbers", "table_file", "value_of"]
 
 NUMBERS = "numbers.json"  # of an exported run
 
@@ -51,23 +51,6 @@ def minutes(run: Run) -> float:
     """Duration of the training, NaN before it has ended."""
     seconds = run.environment.get("seconds") if run.environment.get("ended") else None
     return seconds / 60 if isinstance(seconds, int | float) else math.nan
-
-
-def feature_metrics(run: Run) -> dict[str, Metric]:
-    """What is decoded of every feature from sentences, by split: ``colour``, ``shape (position)``.
-
-    Accuracy of a categorical feature, root mean squared error of a continuous one.
-    """
-    table = _read(run, "decodability")
-    metrics: dict[str, Metric] = {}
-    if table is None:
-        return metrics
-    for split, feature in table[["split", "feature"]].drop_duplicates().to_numpy():
-        if not feature.startswith("mean of "):
-            name = feature if split == "train" else f"{feature} ({split})"
-            where = {"split": split, "source": "sentence", "feature": feature}
-            metrics[name] = Metric(name, "features", name, "", "decodability", "value", where)
-    return metrics
 
 
 def _read(run: Run, analysis: str) -> pd.DataFrame | None:

@@ -107,19 +107,14 @@ def refuse_within(folder: Path, program: str) -> None:
 
 
 def kinds_of(program: str) -> list[Kind]:
-    """The kinds that have a program of this name, or whose contract a user's own file meets; raises
-    ValueError where there are none.
-    """
-    if kinds := [kind for kind in KINDS if program in names(kind)]:
-        return kinds
-    for kind in KINDS:
-        with contextlib.suppress(ValueError):
-            load(kind, program)
-            kinds.append(kind)
+    """The kinds that have a program of this name, or whose contract a user's own file meets."""
+    kinds = [kind for kind in KINDS if program in names(kind)]
     if not kinds:
-        known = [name for kind in KINDS for name in names(kind)]
-        hint = suggestion(program, known) or "`plot-attractors list` shows those that are there"
-        raise ValueError(f"there is no program {program!r}: {hint}".strip())
+        file = find("models", program)  # which says what there is
+        for kind in KINDS:
+            with contextlib.suppress(ValueError):
+                load(kind, file)
+                kinds.append(kind)
     return kinds
 
 

@@ -148,11 +148,12 @@ def fit(
     """Train a model and return the directory of the run; a finished run returns at once, unless its
     data changed.
 
-    The directory holds ``config.toml``, ``metrics.csv`` (means over windows of updates that end
-    with a phase at the latest), ``checkpoint.pt`` and ``environment.json``. Whatever stops the
-    process, the last checkpoint stays whole; a run resumed from it equals an uninterrupted one bit
-    for bit on the CPU with the same number of threads, but for the column ``seconds``. The caller's
-    random state is left alone.
+    The directory holds ``config.toml``, ``metrics.csv`` (means over windows of `log_every` updates
+    that end with a phase at the latest), ``checkpoint.pt`` and ``environment.json``, written every
+    `checkpoint_seconds`, at the start, at the end and at Ctrl-C. Whatever stops the process, the
+    last checkpoint stays whole; a run resumed from it equals an uninterrupted one bit for bit on
+    the CPU with the same number of threads, but for the column ``seconds``. The caller's random
+    state is left alone.
 
     Args:
         program: model program, by name or by path; or the name of a data set, which the attractor
@@ -162,15 +163,10 @@ def fit(
         preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
         seed: seeds torch's global generator before data, model and inference are built.
         out: the directory; by default `default_path`.
-        settings: overrides of the programs' settings, by dotted names or nested, as text or as
-            Python values.
+        settings: overrides by dotted names or nested, as text or as Python values.
         resume: go on with an unfinished run; where there is none, start.
-        device: where to train, ``cpu`` or ``cuda``.
         tensorboard: write the metrics into event files, too, in the folder ``tensorboard``.
         on_progress: called a few times a second.
-        log_every: updates in a row of the metrics.
-        checkpoint_seconds: time between checkpoints, with which metrics.csv is written; there is
-            one at the start, at the end and at Ctrl-C, too.
 
     Raises:
         ValueError: an unknown program, preset or setting, a setting that has no effect, or a
@@ -344,10 +340,6 @@ class Run:
     @cached_property
     def model_config(self) -> Any:
         return self._config("models")
-
-    @cached_property
-    def inference_config(self) -> Any:
-        return self._config("inference")
 
     def _config(self, kind: registry.Kind) -> Any:
         part, program = self.programs[kind]

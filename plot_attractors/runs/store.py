@@ -113,14 +113,10 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
     return config
 
 
-def _difference(old: Config, new: Config, places: tuple[str, str] = ("there", "here")) -> str:
-    for table in TABLES:
-        there, here = flatten(old[table]), flatten(new[table])
-        for key in [*there, *here]:
-            if there.get(key) != here.get(key):
-                first, second = there.get(key), here.get(key)
-                return f"{key} is {first!r} {places[0]} and {second!r} {places[1]}"
-    return ""
+def _difference(old: Config, new: Config) -> str:
+    there, here = (flatten({table: of[table] for table in TABLES}) for of in (old, new))
+    keys = (key for key in [*there, *here] if there.get(key) != here.get(key))
+    return next((f"{key}: {there.get(key)!r}, not {here.get(key)!r}" for key in keys), "")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -199,8 +195,7 @@ def progress(path: Path) -> tuple[int, int] | None:
 def require_untouched(path: Path, checkpoint: Mapping[str, Any], config: Config) -> None:
     """Raises ValueError where the settings in config.toml are not those of the checkpoint."""
     trained = json.loads(checkpoint.get("config", "null"))  # none in those of before
-    places = "in the checkpoint", "in the file"
-    if trained and (difference := _difference(trained, config, places)):
+    if trained and (difference := _difference(trained, config)):
         raise ValueError(
             f"{path / 'config.toml'} was changed after training ({difference}): put it back, or "
             "fit again into another directory"

@@ -23,30 +23,25 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
     """Write what an analysis measured, each under its file name, by the name's ending.
 
     ``.csv``: a `pandas.DataFrame`; ``.npz``: a mapping of arrays; ``.nc``: anything with
-    ``to_netcdf``; other endings: text, or bytes. Raises ValueError for a value of another kind.
+    ``to_netcdf``; other endings: text, or bytes.
     """
     for name, value in tables.items():
         path = folder / name
-        if path.suffix == ".csv" and isinstance(value, pd.DataFrame):
+        if path.suffix == ".csv":
             value.to_csv(path, index=False)
-        elif path.suffix == ".npz" and isinstance(value, Mapping):
+        elif path.suffix == ".npz":
             np.savez_compressed(path, **value)
-        elif path.suffix == ".nc" and hasattr(value, "to_netcdf"):
+        elif path.suffix == ".nc":
             value.to_netcdf(path, engine="h5netcdf")
-        elif isinstance(value, str):
-            path.write_text(value, encoding="utf-8")
-        elif isinstance(value, bytes):
-            path.write_bytes(value)
         else:
-            raise ValueError(f"an analysis cannot keep a {type(value).__name__} as {name}")
+            path.write_bytes(value.encode() if isinstance(value, str) else value)
     digests = {name: digest((folder / name).read_bytes()) for name in tables}
     (folder / CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 
 def read_table(file: Path, **options: Any) -> pd.DataFrame:
     """The table in a file, by `pandas.read_csv`; ValueError where it is not what was written."""
-    table: pd.DataFrame = pd.read_csv(io.BytesIO(_checked(file)), **options)
-    return table
+    return pd.DataFrame(pd.read_csv(io.BytesIO(_checked(file)), **options))
 
 
 def _checked(file: Path) -> bytes:

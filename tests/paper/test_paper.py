@@ -138,7 +138,7 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
         (["--only", "vqae"], "there is nothing called 'vqae' to choose: did you mean 'vqvae'?"),
         (
             ["--preset", "full"],
-            "holds a run with other settings (preset is 'smoke' there and 'full'",
+            "holds a run with other settings (run.preset: 'smoke', not 'full'",
         ),
     ],
 )

@@ -152,12 +152,7 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert "topographic_similarity" in shown
     assert "code_length" not in shown  # of which nothing is known
     assert "| −∞ |" in shown
-    of_features = compare(run, topic="features")
-    beside = ["colour (held_out)", "shape (held_out)", "size (held_out)", "colour (position)"]
-    values = of_features.iloc[0][["branch1", *beside]]
-    assert values.tolist() == [0.5, 0.25, 0.5, 9, 0.75]
-    assert list(of_features.columns) == ["kind", "run", "seed", *values.index, "minutes"]
-    with pytest.raises(ValueError, match=r"is dynamics or language or features, not 'sound'"):
+    with pytest.raises(ValueError, match=r"is dynamics or language, not 'sound'"):
         compare(run, topic="sound")  # type: ignore[arg-type]
 
 

@@ -40,7 +40,7 @@ def test_every_flipped_byte_is_noticed(trained: Path) -> None:
 def test_settings_that_were_changed_after_training(trained: Path) -> None:
     file = trained / "config.toml"
     file.write_text(file.read_text().replace("noise = 0.1", "noise = 0.2"))
-    sentence = r"config.toml was changed after training .noise is 0.1 in the checkpoint and 0.2 in"
+    sentence = r"config.toml was changed after training .data.noise: 0.1, not 0.2"
     for read in (
         lambda: Run(trained),
         lambda: report(trained),

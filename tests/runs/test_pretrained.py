@@ -51,7 +51,7 @@ def test_it_is_opened_by_name_and_reading_writes_nothing(
     assert row["p"] == numbers(made[0])["p"]
     assert row["tv"] == numbers(made[0])["tv"]
     page = report([NAME, made[0].path], tmp_path / "both.html").read_text()
-    assert "numbers of analyses that are not here are those of its card" in page
+    assert "its card has the numbers of analyses that are not here" in page
     assert [file.name for file in tmp_path.iterdir()] == ["both.html"]
     assert times(made[1].parent) == package
     assert NAME in call("list")
@@ -108,7 +108,7 @@ def test_another_folder_may_be_chosen(
 
 def test_what_needs_the_record_of_the_training_does_not_apply() -> None:
     (result,) = analyze(Run(NAME), ["training"])
-    assert "metrics.csv has no rows" in str(result.error)
+    assert "training needs a record of the training" in str(result.error)
     assert not applies(registry.load("analyses", "training"), Run(NAME))
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plot_attractors.ranges import Range, range_of
+from plot_attractors.runs import registry
 from plot_attractors.runs.settings import (
     convert,
+    fields,
     from_table,
     parse,
     presets_of,
     resolve,
     to_table,
+    wanted,
 )
 
 
@@ -192,3 +198,49 @@ def test_a_config_survives_its_file(config: Model) -> None:
     read = tomlkit.parse(text).unwrap()
     assert from_table(Model, read["model"]) == config
     assert from_table(Inference, read["inference"]) == inference
+
+
+# The settings of all programs.
+
+CONFIGS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+
+
+def numbers(config: type) -> Iterator[tuple[str, Any, Range | None]]:
+    """Dotted names, types and ranges of all numbers that a Config holds, one by one or in tuples,
+    and of its groups.
+    """
+    for name, setting in fields(config).items():
+        for option in (setting.type, *get_args(setting.type)):
+            plain, within = range_of(option)
+            if plain in (int, float) and (within or range_of(setting.type)[1] is None):
+                yield name, plain, within
+                break
+
+
+def outside(kind: type, within: Range) -> list[str]:
+    """Texts of numbers just outside, and far outside."""
+    step = 1 if kind is int else 0.5
+    wrong = [within.low - step, within.low - 1e12, within.high + step, within.high + 1e15]
+    wrong += [within.low] if within.above else []
+    return [str(n) if kind is float else f"{n:.0f}" for n in wrong if math.isfinite(n)]
+
+
+@pytest.mark.parametrize(("kind", "name"), CONFIGS)
+def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str) -> None:
+    config = registry.load(kind, name).Config
+    for field, plain, within in numbers(config):
+        assert within is not None, f"{name} says nothing of what {field} may be"
+        for text in outside(plain, within):
+            with pytest.raises(ValueError, match=rf"setting '{field}' takes .* {within}") as result:
+                from_table(config, {field: text})
+            assert "\n" not in str(result.value)
+
+
+def test_settings_say_what_they_mean() -> None:
+    of = fields(registry.load("models", "attractor").Config)
+    assert wanted(of["latent"].type) == "a whole number from 1 to 16,384"
+    assert (of["latent"].meaning, of["latent"].default) == ("dimensions d of the latent space", 8)
+    assert of["units"].meaning.startswith("of encoder, decoder")
+    assert (of["language.groups"].default, of["reward.beta"].default) == ((), 1.0)
+    of = fields(registry.load("inference", "wake_sleep_em").Config)
+    assert of["vocabulary"].meaning.startswith("updates of tokens alone")

@@ -108,7 +108,7 @@ def test_a_directory_that_holds_another_run_is_refused_before_anything_starts(
 ) -> None:
     file = sweep(tmp_path, f"{TOY}settings.learning_rate = 0.1")
     fit(MODEL, preset="smoke", out=read_sweep(file)[0].path)
-    with pytest.raises(ValueError, match=r"other settings \(learning_rate is 0\.01 there and 0\.1"):
+    with pytest.raises(ValueError, match=r"other settings \(inference.learning_rate: 0\.01, not"):
         read_sweep(file)
 
 
@@ -126,7 +126,7 @@ def test_a_failed_run_is_named_and_the_same_command_starts_it_again(tmp_path: Pa
     )
     mark.touch()
     file = sweep(tmp_path, f"{TOY}inference = '{own}'\nsettings.cycles = [1, 2]")
-    assert len(call(file, "--dry-run").stdout.splitlines()) == 2
+    assert len(call(file, "--commands").stdout.splitlines()) == 2
     assert not list((tmp_path / "out").glob("toy*"))
 
     first = call(file, "--jobs", "2")

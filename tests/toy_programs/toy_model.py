@@ -11,9 +11,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Config:
-    bias: bool = True
     activation: Literal["tanh", "relu"] = "tanh"
-    labels: tuple[str, ...] = ()
     clip: float | None = None
 
     DATA: ClassVar[str] = str(Path(__file__).with_name("toy_data.py"))
@@ -25,10 +23,5 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {}}
 
 def build(config: Config, data: Any) -> nn.Module:
     activation = nn.Tanh() if config.activation == "tanh" else nn.ReLU()
-    return nn.Sequential(
-        nn.Linear(data.config.columns, 4, bias=config.bias),
-        activation,
-        nn.Dropout(0.1),
-        nn.Linear(4, 1),
-        nn.Flatten(0),
-    )
+    first, last = nn.Linear(data.config.columns, 4), nn.Linear(4, 1)
+    return nn.Sequential(first, activation, nn.Dropout(0.1), last, nn.Flatten(0))
