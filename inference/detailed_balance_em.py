@@ -100,7 +100,7 @@ class DetailedBalanceEM:
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         self.epsilon = model.epsilon
-        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), "ball")
+        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model))
         self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
             model.forward_step, model.backward_step
         )

@@ -45,7 +45,6 @@ from plot_attractors.gflownet.programs import (
 from plot_attractors.gflownet.simulation import (
     copied,
     observed_values,
-    require_alike,
     require_draws_to_act,
     simulatable,
     simulated,
@@ -284,19 +283,16 @@ def replicates(
             f"data set: {'neither' if fit is None else 'both'} was given."
         )
     loss, labels = LogRatioLoss(draws), None
-    observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+    simulatable(poutine.trace(model).get_trace(*args, **kwargs))
     args, kwargs = copied(args, kwargs)
     require_draws_to_act(model, args, kwargs)
     given: Values = {}
     conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
     for i in range(simulations):
-        with simulated(model, args, kwargs) as trace, ExitStack() as stack:
-            sites = {name: site["value"] for name, site in sample_sites(trace).items()}
-            truth = {name: value for name, value in sites.items() if name not in observed}
+        with simulated(model, args, kwargs) as (latent, data_of, of_model), ExitStack() as stack:
+            truth = {name: latent[name] for name in latent_sites(of_model)}
             given.clear()
-            given.update({name: value for name, value in sites.items() if name in observed})
-            of_model = _run_on(truth, conditioned, (), {})
-            require_alike(trace, of_model)
+            given.update(data_of)
             guide_args = tuple(given.values()) if data is None else data(dict(given))
             fitted: Any = guide
             if fit is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import pyro
 import torch
@@ -15,31 +14,19 @@ from plot_attractors.gflownet.trajectories import Step
 __all__ = ["choose_visited", "exploring", "mala"]
 
 
-def exploring(
-    dynamics: Callable[..., Normal],
-    probability: float,
-    max_step: float,
-    within: Literal["box", "ball"] = "box",
-) -> Step:
+def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
     """The forward step whose mean is, with probability α_dyn, drawn uniformly round the state.
 
-    The region is the box [−max_step, max_step]^d, or the ball of radius max_step, all that a
-    bounded step reaches, as in the paper's text (*Off-policy sampling*). The standard deviation
-    stays the policy's. Raises ValueError for another region.
+    The region is the ball of radius max_step, all that a bounded step reaches, as in the paper's
+    text (*Off-policy sampling*). The standard deviation stays the policy's.
     """
-    if within not in ("box", "ball"):
-        raise ValueError(f"Means are explored within a 'box' or a 'ball', not {within!r}.")
-
-    def offset(z: Tensor) -> Tensor:
-        if within == "box":
-            return 2 * torch.rand_like(z) - 1
-        direction = torch.nn.functional.normalize(torch.randn_like(z), dim=-1)
-        return torch.rand_like(z[..., :1]) ** (1 / z.shape[-1]) * direction
 
     def step(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         policy = dynamics(z, t, context)
         away = torch.rand(*z.shape[:-1], 1, device=z.device) < probability
-        mean = torch.where(away, z + max_step * offset(z), policy.loc)
+        direction = torch.nn.functional.normalize(torch.randn_like(z), dim=-1)
+        offset = torch.rand_like(z[..., :1]) ** (1 / z.shape[-1]) * direction
+        mean = torch.where(away, z + max_step * offset, policy.loc)
         return pyro.sample("z", Normal(mean, policy.scale).to_event(1))
 
     return step

@@ -58,7 +58,7 @@ class EnumeratedFlow:
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
-        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own, of its best sentences.
+        embeddings: (S, d) ẑ_s.
         epsilon: ε.
         steps: T.
         widening: σ; 0 is the paper's flow.
@@ -81,12 +81,12 @@ class EnumeratedFlow:
         """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
         v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
         # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
-        center = self.embeddings.flatten(0, -2).mean(0)
+        center = self.embeddings.mean(0)
         z_c, e_c = z - center, self.embeddings - center
         z_1 = torch.cat([z_c, torch.ones_like(z_c[..., :1])], -1) / v
         e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
         # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
-        e_1 = e_1.expand(z.shape[1], -1, -1).transpose(1, 2)
+        e_1 = e_1.T.expand(z.shape[1], -1, -1)
         total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1)
         total = total.transpose(0, 1)
         rest = _log_normal(z_c.square().sum(-1), v[..., 0], z.shape[-1])

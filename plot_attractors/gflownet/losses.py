@@ -22,16 +22,12 @@ from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
     Programs,
-    Values,
-    drawn,
     latent_sites,
     quoted,
     sample_sites,
-    side_run,
 )
 from plot_attractors.gflownet.simulation import (
     copied,
-    require_alike,
     require_draws_to_act,
     simulatable,
     simulated,
@@ -354,7 +350,8 @@ class Sleep(LogRatioLoss):
         observed, own = simulatable(conditioned), copied(args, kwargs)
         if not self._draws_act:
             require_draws_to_act(model, *own)
-        each = [self._of_draw(model, guide, observed, *own) for _ in range(self.num_particles)]
+            self._draws_act = True
+        each = [self._of_draw(model, guide, *own) for _ in range(self.num_particles)]
         loss = torch.stack(each).mean()
         if not bool(loss.isfinite()):
             raise ValueError(
@@ -369,19 +366,10 @@ class Sleep(LogRatioLoss):
             loss = loss + (wake - wake.detach())
         return loss
 
-    def _of_draw(
-        self, model: Program, guide: Program, observed: Values, args: Any, kwargs: Any
-    ) -> Tensor:
+    def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         """−log q(z; x) of a draw (z, x) of the model."""
-        with simulated(model, args, kwargs) as trace:
-            given = {name: trace.nodes[name]["value"] for name in observed if name in trace.nodes}
-            if not self._draws_act:
-                again = FixedValues(drawn(trace))(poutine.condition(model, given))
-                with side_run():
-                    require_alike(trace, poutine.trace(again).get_trace(*args, **kwargs))
-                self._draws_act = True
-        latent = {k: v for k, v in drawn(trace).items() if k not in given}
-        scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*self.data(given))
+        with simulated(model, args, kwargs) as (latent, given, _):
+            scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*self.data(given))
         if missing := latent_sites(scored).keys() - latent.keys():
             raise ValueError(
                 f"The guide samples {quoted(missing)}, no latent site of the model: Sleep scores "

@@ -14,10 +14,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plot_attractors.gflownet.programs import (
+    FixedValues,
     Program,
     Site,
     Values,
     counted,
+    drawn,
     is_deterministic,
     is_factor,
     is_one,
@@ -29,7 +31,6 @@ from plot_attractors.gflownet.programs import (
 __all__ = [
     "copied",
     "observed_values",
-    "require_alike",
     "require_draws_to_act",
     "simulatable",
     "simulated",
@@ -68,9 +69,12 @@ def copied(args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def simulated(model: Program, args: Any, kwargs: Any) -> Iterator[Any]:
-    """A trace with nothing observed. Until the end, what was drawn stands where observed values do:
-    in tensors of the arguments, of objects, of the guide. So `prev = y[t]` is what was drawn.
+def simulated(model: Program, args: Any, kwargs: Any) -> Iterator[tuple[Values, Values, Any]]:
+    """Latent and observed values that the model draws, and its trace when they are given.
+
+    Until the end, what was drawn stands where observed values do: in tensors of the arguments, of
+    objects, of the guide. So `prev = y[t]` is what was drawn. ValueError where the model scores
+    what it drew otherwise than when it drew it.
     """
     draws = _Draws()
     try:
@@ -79,7 +83,14 @@ def simulated(model: Program, args: Any, kwargs: Any) -> Iterator[Any]:
                 trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
             except NotImplementedError as error:
                 raise ValueError(f"The model cannot be simulated: {error}.") from error
-        yield trace
+        sites = sample_sites(trace).items()
+        observed = {k: v["value"] for k, v in sites if v["infer"].get("was_observed")}
+        latent = {k: v for k, v in drawn(trace).items() if k not in observed}
+        with side_run():
+            program = FixedValues(latent)(poutine.condition(model, observed))
+            again = poutine.trace(program).get_trace(*args, **kwargs)
+            _require_alike(_scores(trace), _scores(again))
+        yield latent, observed, again
     finally:
         with torch.no_grad():
             for memory, before in reversed(draws.kept):
@@ -128,9 +139,7 @@ def simulatable(trace: Any) -> Values:
     return observed
 
 
-def require_alike(drawn: Any, scored: Any) -> None:
-    """ValueError where a model scores what it drew otherwise than when it drew it."""
-    before, after = _scores(drawn), _scores(scored)
+def _require_alike(before: Values, after: Values) -> None:
     if moved := [k for k, v in before.items() if k not in after or not _close(v, after[k])]:
         raise ValueError(
             f"Site {quoted(moved)} of the model depends on observed values that it takes from "

@@ -444,7 +444,7 @@ def test_what_is_drawn_stands_where_it_is_observed_for_as_long_as_it_is_simulate
         seen = []
         for program in (fed, drawn_on):
             torch.manual_seed(2)
-            with simulated(program, args, {}) as trace:
+            with simulated(program, args, {}) as (*_, trace):
                 trace.compute_log_prob()
                 seen.append({k: v["log_prob"] for k, v in sample_sites(trace).items()})
         assert all(torch.equal(v, seen[1][k]) for k, v in seen[0].items())

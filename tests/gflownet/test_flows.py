@@ -95,22 +95,6 @@ def states(flow: EnumeratedFlow) -> Tensor:
     return torch.randn(T + 1, b, d, dtype=float64)
 
 
-def test_each_input_may_have_sentences_of_its_own() -> None:
-    """In any order the whole list gives the same sum; the best of it, all but what was left out."""
-    flow = enumerated(Language((2,) * 4))
-    z = states(flow)
-    log_r, order = flow.log_reward.sort(1, descending=True)
-    own = replace(flow, log_reward=log_r, embeddings=flow.embeddings[order])
-    assert torch.allclose(own.log_flow(z, TIMES), flow.log_flow(z, TIMES), atol=1e-9)
-    best = replace(own, log_reward=log_r[:, :20], embeddings=own.embeddings[:, :20])
-    worst = replace(own, log_reward=log_r[:, 20:], embeddings=own.embeddings[:, 20:])
-    parts = torch.logaddexp(best.log_flow(z, TIMES), worst.log_flow(z, TIMES))
-    assert torch.allclose(parts, flow.log_flow(z, TIMES), atol=1e-9)
-    none = torch.full_like(log_r[:, 20:], -math.inf)  # of a search that found 20
-    fewer = replace(own, log_reward=torch.cat([log_r[:, :20], none], 1))
-    assert torch.allclose(fewer.log_flow(z, TIMES), best.log_flow(z, TIMES), atol=1e-9)
-
-
 def test_integrates_to_z() -> None:
     """∫ F(z, t; x) dz = Σ_s R(s; x) at every t, on a grid that resolves ε."""
     flow, axis = two_token_flow("enumerated"), torch.arange(-4.0, 4.0, 0.1, dtype=float64)

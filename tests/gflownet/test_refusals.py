@@ -31,7 +31,6 @@ from plot_attractors.gflownet import (
     Sleep,
     TrajectoryBalance,
     VarGrad,
-    exploring,
     simulation_based_calibration,
     temper,
     tempered,
@@ -115,7 +114,6 @@ OPTIONS: list[tuple[Any, str]] = [
     (lambda: temper(dist.Poisson(torch.ones(2)).to_event(1), 2.0), "cannot be tempered"),
     (lambda: temper(dist.Gamma(0.3, 1.0), 0.5), r"0\.5: take a temperature above 0\.7"),
     (lambda: temper(dist.Beta(2.0, 0.3), 0.5), r"0\.5: take a temperature above 0\.7"),
-    (lambda: exploring(print, 0.5, 0.1, "sphere"), "a 'box' or a 'ball', not 'sphere'"),  # type: ignore[arg-type]
     (lambda: of_step("y", False), 'must sample its next state at the site "z"'),
     (lambda: of_step("z", True), "'speed' beside its next state cannot be scored"),
 ]
