@@ -368,7 +368,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
     text = _decoded(path).strip("\r\n")
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    separator = max("\t;,", key=re.sub('"[^"]*"', "", text.partition("\n")[0]).count)
+    bare = re.sub('"[^"]*"', "", text.partition("\n")[0])
+    separator = "\t" if path.suffix.lower() == ".tsv" else max("\t;,", key=bare.count)
     with reading(path, "csv"):
         records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]

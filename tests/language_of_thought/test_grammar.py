@@ -143,7 +143,12 @@ def test_draws_of_a_truncated_grammar_follow_its_prior() -> None:
     assert ((share - p).abs() <= 5 * (p * (1 - p) / n).sqrt() + 1 / n).all()
 
 
-def test_texts() -> None:
+def test_texts_and_weights() -> None:
+    weighted = Grammar({"S": (("a", 1, 3.0), ("b", 2))})
+    assert ProbabilisticGrammar(weighted).log_prob(weighted.derivations).exp().tolist() == [
+        0.75,
+        0.25,
+    ]
     grammar = paths(2)
     assert {grammar.text(r) for r in grammar.derivations} == {
         "∅", "left1", "right1", "left1 left2", "left1 right2", "right1 left2", "right1 right2"

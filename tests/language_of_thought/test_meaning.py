@@ -11,7 +11,6 @@ import torch
 
 from plot_attractors.language_of_thought import (
     Grammar,
-    ProbabilisticGrammar,
     examples,
     labels,
 )
@@ -192,13 +191,6 @@ def test_meanings_that_change_their_arguments_leave_constants_alone() -> None:
     value = grammar.value(grammar.derivations)
     assert near.tolist() == [[False, True], [False, False]]
     assert sorted(value.int().sum((1, 2)).tolist()) == [1, 2]
-
-
-def test_weights_are_of_the_prior() -> None:
-    grammar = Grammar({"S": (("a", 1, 3.0), ("b", 2))})
-    prior = ProbabilisticGrammar(grammar).log_prob(grammar.derivations).exp()
-    by_text = {grammar.text(r): float(p) for r, p in zip(grammar.derivations, prior, strict=True)}
-    assert by_text == pytest.approx({"a": 0.75, "b": 0.25})
 
 
 # -- what people see
