@@ -57,7 +57,7 @@ CAPTIONS = {
         "every input, as estimated from sampled trajectories of T, 2T and 5T steps, against the "
         "exact posterior; a perfect sampler lies on the diagonal, within the noise of the draws. "
         "Stripes at the left are sentences that were drawn once, twice, three times. Colour: how "
-        "many (input, sentence) pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too "
+        "many (input, sentence) pairs; a probability below 10⁻⁴ is drawn there. Of sentences too "
         "many to list, those that were drawn. Total variation is a mean over inputs, beside that "
         "of as many exact draws; below it those at infinitely many draws, of the sampler and of "
         "two controls without learned dynamics: Brownian motion that is conditioned to end at an "
@@ -75,6 +75,7 @@ READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_DRAWS = 512  # paths of each input that are weighted
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
+LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
 
@@ -219,16 +220,13 @@ def tabulate(result: Calibration) -> pd.DataFrame:
     return table
 
 
-def count_pairs(estimate: Estimate, least: float) -> NDArray[np.float32]:
-    """(3, m) p, q̂ and the number of pairs of an input and a sentence that have these.
-
-    Probabilities below `least` count as `least`; pairs where both are below it are counted at once.
+def pairs_of(estimate: Estimate) -> NDArray[np.float32]:
+    """(2, m) p and q̂ of pairs of an input and a sentence, at least `LEAST`; those where neither is
+    above it are left out.
     """
-    p, q = (part.flatten().clamp(min=least).numpy() for part in (estimate.p, estimate.q))
-    seen = np.maximum(p, q) > np.float32(least)
-    table = np.stack([p[seen], q[seen], np.ones(seen.sum())], dtype=np.float32)
-    rest = np.array([[least], [least], [(~seen).sum()]], dtype=np.float32)
-    return np.concatenate([table, rest], 1)
+    p, q = (part.flatten().clamp(min=LEAST).numpy() for part in (estimate.p, estimate.q))
+    seen = np.maximum(p, q) > np.float32(LEAST)
+    return np.stack([p[seen], q[seen]], dtype=np.float32)
 
 
 def _statistics(name: str, distances: measures.Distances) -> dict[str, float]:
@@ -348,7 +346,7 @@ def _weigh_paths(
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (split, steps, statistic, value, floor), and ``pairs.npz``, which the figure
-    shows: p, q̂ and the number of such pairs of an input and a sentence.
+    shows: p and q̂ of pairs of an input and a sentence.
     """
     summary, pairs = [], {}
     for split in run.data.splits:
@@ -356,16 +354,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         table = tabulate(result)
         table.insert(0, "split", split)
         summary.append(table)
-        pairs[f"{split} size"] = np.array(result.control.p.numel())
         for steps, estimate in result.estimates.items():
-            pairs[f"{split} {steps}"] = count_pairs(estimate, LEAST)
+            pairs[f"{split} {steps}"] = pairs_of(estimate)
     return {"summary.csv": pd.concat(summary), "pairs.npz": pairs}
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 WITHOUT_NOISE = {
     "tv": "at infinitely many draws",
@@ -381,21 +377,17 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     figure, grid = shape.panels(len(splits) * len(times), len(times), (4.2, 4.4))
     by = summary.set_index(["split", "steps", "statistic"]).sort_index()
     for axes, (split, steps) in zip(grid, product(splits, times), strict=True):
-        norm = LogNorm(1, max(10.0, int(pairs[f"{split} size"]) / 10))
-        image = _draw_probabilities(axes, pairs[f"{split} {steps}"], norm)
+        image = _draw_probabilities(axes, pairs[f"{split} {steps}"])
         _write_statistics(axes, by.loc[(split, steps)])
         axes.set_title(f"{split_name(split)}, {steps_name(steps, summary)}")
-        if steps == times[-1]:
-            add_scale(axes, image, "pairs")
+        add_scale(axes, image, "pairs")
     return {"calibration": figure}
 
 
-def _draw_probabilities(axes: Axes, pairs: np.ndarray, norm: LogNorm) -> PolyCollection:
+def _draw_probabilities(axes: Axes, pairs: np.ndarray) -> PolyCollection:
     low = np.log10(LEAST)
-    p, q, times = pairs  # of one pair in many places, and of many that are too small to tell apart
-    p, q = (np.repeat(part, times.astype(int)) for part in (p, q))
     image = axes.hexbin(
-        p, q, xscale="log", yscale="log", gridsize=45, norm=norm, cmap=WHITE_TO_BLUE,
+        *pairs, xscale="log", yscale="log", gridsize=45, norm=LogNorm(), cmap=WHITE_TO_BLUE,
         extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
     )  # fmt: skip
     axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")

@@ -66,7 +66,7 @@ def test_of_sprites() -> None:
 
 
 @pytest.mark.parametrize("read", [read_table, read_vectors])
-def test_of_rows(tmp_path: Path, read: Any) -> None:
+def test_of_rows_and_images(tmp_path: Path, read: Any) -> None:
     frame = pd.DataFrame(np.arange(180).reshape(60, 3) * 7919 % 13 < 5, columns=list("abc"))
     frame = frame.astype(int).assign(word=[f"w{k}" for k in range(60)], kind="noun", out=0)
     frame.loc[40:, "out"], frame.loc[0, "kind"] = 1, ""
@@ -84,8 +84,6 @@ def test_of_rows(tmp_path: Path, read: Any) -> None:
         assert shown == [f"w{k}, noun" if k else "w0" for k in rows]
         assert [tick.get_text() for tick in axes.get_xticklabels()] == list("abc")
 
-
-def test_of_images(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((40, 16, 16)))
     _, figure = drawn(read_images(tmp_path / "x.npy", side=16), "inputs")
-    assert titles(figure) == []
+    assert titles(figure) == []  # grey images without labels

@@ -107,30 +107,26 @@ def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained) -> None:
     assert perturbation.measure(run, CONFIG).keys() == {"norms.csv", "critical.csv"}
 
 
-@pytest.mark.parametrize("listed", [True, False])
 def test_one_sentence_is_perturbed_by_the_distances_of_all(
-    run: Untrained, large: Untrained, monkeypatch: pytest.MonkeyPatch, listed: bool
+    run: Untrained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, row = (run, 2) if listed else (large, 700)
     embeddings = run.model.embeddings()
     run.model.forward_dynamics = ToNearest(embeddings)
-    one = lambda model, x: torch.arange(len(model.sentences)) == row  # noqa: E731
-    sampled = lambda run, n: run.model.sentences[row].expand(n, -1)  # noqa: E731
+    one = lambda model, x: torch.arange(len(model.sentences)) == 2  # noqa: E731
+    sampled = lambda run, n: run.model.sentences[2].expand(n, -1)  # noqa: E731
     monkeypatch.setattr(sampling, "sentences_in_use", one)
     monkeypatch.setattr(sampling, "sampled_sentences", sampled)
-    if not listed:
-        monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
     tables = perturbation.measure(run, CONFIG)
     (result,) = tables["critical.csv"].to_dict("records")
-    assert perturbation.draw(tables).keys() <= perturbation.CAPTIONS.keys()
-    if listed:
-        largest = float(torch.cdist(embeddings, embeddings).max())
-        assert result["largest"] == pytest.approx(largest, rel=1e-3)
-        assert 0 < result["critical"] < result["largest"]
-        assert math.isnan(result["low"])
-        assert result["reason"] == "all states start at one sentence: no interval"
-    else:  # of draws from the prior
-        assert result["largest"] > 0
+    assert list(perturbation.draw(tables)) == ["distances"]
+    largest = float(torch.cdist(embeddings, embeddings).max())
+    assert result["largest"] == pytest.approx(largest, rel=1e-3)
+    assert 0 < result["critical"] < result["largest"]
+    assert math.isnan(result["low"])
+    assert result["reason"] == "all states start at one sentence: no interval"
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)  # too many to list: of draws from the prior
+    (result,) = perturbation.measure(run, CONFIG)["critical.csv"].to_dict("records")
+    assert 0 < result["largest"] <= 1.001 * largest
 
 
 # Sentences that are too many to list.
@@ -172,19 +168,3 @@ def test_a_large_language_has_the_ends_of_a_listed_one(
     assert indexed.sentence[3].equal(listed.sentence[3])
     assert (searched.sentence[3] == listed.sentence[3]).all(-1).double().mean() > 0.9
     assert (searched.nearest[3] > listed.nearest[3] - 1e-4).all()
-
-
-def test_attractors_of_a_large_language(large: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
-    embeddings = large.model.embeddings()
-    large.model.forward_dynamics = ToNearest(embeddings)
-    monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
-    assert perturbation.NEEDS.met(large)
-    tables = perturbation.measure(large, perturbation.Config(inputs=64, norm_starts=60))
-    assert tables.keys() == {"norms.csv", "critical.csv"}
-    norms = tables["norms.csv"]
-    assert (norms.loc[norms["target"] == "nearest", "p90"] < 1e-3).all()
-    # of what is sampled
-    assert 0 < norms["norm"].max() < float(torch.cdist(embeddings, embeddings).max())
-    (row,) = tables["critical.csv"].to_dict("records")
-    assert 0 < row["critical"] < row["largest"]
-    assert (row["n"], row["kept"]) == (60, 1)
