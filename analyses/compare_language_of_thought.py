@@ -22,7 +22,7 @@ from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
 from plot_attractors.measures.bootstrap import resample
-from plot_attractors.measures.divergence import frequencies, jensen_shannon
+from plot_attractors.measures.divergence import feature_divergence, frequencies, translate
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
 from plot_attractors.split_names import split_name
@@ -197,7 +197,7 @@ def _measure_tree(
 
 MOST_LITERALS = 3  # of a conjunction
 POSTERIORS = 256  # rows of which the posterior over expressions is held at once
-CELLS = 20_000_000  # divergences of a sentence, an expression and a column that are held at once
+CELLS = 20_000_000  # probabilities of expressions that are held at once
 
 
 def _table_grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
@@ -209,19 +209,9 @@ def _table_grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
     return _grammar("grammar", data, literals=1, **rules)
 
 
-def _divergence(p: Tensor, q: Tensor) -> Tensor:
-    """(…, columns) Jensen-Shannon divergence, bits, of probabilities of 1, broadcast."""
-    return jensen_shannon(torch.stack([p, 1 - p], -1), torch.stack([q, 1 - q], -1))
-
-
-def _nearest(decoded: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
-    """The number (S,) of the expression whose answer, of told (E, columns), is nearest to each of
-    decoded (S, columns), and the divergence (S,), mean over columns.
-    """
-    parts = []
-    for few in decoded.split(max(1, CELLS // told.numel())):
-        parts.append(_divergence(few[:, None], told).mean(-1).min(-1))
-    return torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts])
+def _concepts(p: Tensor) -> Tensor:
+    """(…, columns · 2) of probabilities of 1 (…, columns)."""
+    return torch.stack([p, 1 - p], -1).flatten(-2)
 
 
 def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.DataFrame]:
@@ -250,18 +240,20 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
     bayes = torch.cat(answers)
     other = torch.randperm(len(x)).roll(1)
     js = [
-        _divergence(learned, bayes), _divergence(torch.cat(drawn), bayes),
-        _divergence(learned, bayes[other]),
-    ]  # fmt: skip
+        feature_divergence(_concepts(one), _concepts(of), data.bits)
+        for one, of in ((learned, bayes), (torch.cat(drawn), bayes), (learned, bayes[other]))
+    ]
     usage = torch.bincount(index.flatten(), minlength=len(first)) / index.numel()
     order = usage.argsort(descending=True)
-    nearest, residual = _nearest(decoded[order], told)
+    nearest = translate(_concepts(decoded[order]), _concepts(told), data.bits)
     mixed = torch.stack([column[torch.randperm(len(column))] for column in decoded.T], -1)
+    scrambled = translate(_concepts(mixed), _concepts(told), data.bits).residual
     translations = {
         "split": ALL, "baseline": TABLE,
         "sentence": [model.language.name(s) for s in flat[first[order]]],
-        "expression": [texts[k] for k in nearest.tolist()], "residual": residual.numpy(),
-        "scrambled": _nearest(mixed, told)[1].numpy(), "usage": usage[order].numpy(),
+        "expression": [texts[k] for k in nearest.expression.tolist()],
+        "residual": (nearest.residual / data.bits).numpy(),
+        "scrambled": (scrambled / data.bits).numpy(), "usage": usage[order].numpy(),
     }  # fmt: skip
     summaries = []
     for name in dict.fromkeys(split):

@@ -34,7 +34,7 @@ LINES = {
     "models/": 650,
     "inference/": 864,
     "datasets/": 160,
-    "analyses/": 5569,
+    "analyses/": 5561,
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
