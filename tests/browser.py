@@ -16,23 +16,13 @@ from typing import Any
 _FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars"
 
 
-def missing() -> str:
-    """Why there is no browser on this machine, or nothing."""
-    lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    listed = " and no ".join(lacking)
-    return f"there is no {listed} here: apt-get install chromium-driver" if lacking else ""
-
-
 class Browser:
     """A page in a browser."""
 
     def __init__(self, address: str) -> None:
         options = {"args": _FLAGS.split(), "binary": shutil.which("chromium")}
-        wanted = {
-            "browserName": "chrome",
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-        }
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options}
+        wanted["goog:loggingPrefs"] = {"browser": "ALL"}
         begun = _request("POST", f"{address}/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = f"{address}/session/{begun['sessionId']}"
 
@@ -54,13 +44,10 @@ class Browser:
         found: dict[str, str] = self.call("element", using="css selector", value=selector)
         return found
 
-    def click(self, selector: str) -> None:
+    def on(self, selector: str, action: str, **content: Any) -> None:
+        """Do something with an element: ``click``, or ``value`` with the text of keys."""
         (element,) = self.find(selector).values()
-        self.call(f"element/{element}/click")
-
-    def type(self, selector: str, keys: str) -> None:
-        (element,) = self.find(selector).values()
-        self.call(f"element/{element}/value", text=keys)
+        self.call(f"element/{element}/{action}", **content)
 
     def point(
         self, selector: str, x: float, y: float, press: bool = False, kind: str = "mouse"
@@ -80,16 +67,9 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.devtools("Emulation.setDeviceMetricsOverride", **size)
 
-    def log(self, kind: str) -> list[dict[str, Any]]:
-        """Since the last call: lines of the console (browser), or what was done (performance)."""
-        lines: list[dict[str, Any]] = self.call("se/log", type=kind)
-        return lines
-
-    def requests(self) -> set[str]:
-        """Addresses that were asked for since the last call."""
-        messages = [json.loads(line["message"])["message"] for line in self.log("performance")]
-        sent = [message for message in messages if message["method"] == "Network.requestWillBeSent"]
-        return {message["params"]["request"]["url"] for message in sent}
+    def console(self) -> list[Any]:
+        """Lines of the console since the last call; what a page may not fetch is one."""
+        return list(self.call("se/log", type="browser"))
 
 
 def _request(method: str, address: str, content: Any = None) -> Any:

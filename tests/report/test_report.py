@@ -1,6 +1,4 @@
-"""Reports: one file that needs nothing else; variants and seeds, warnings, bad input; and a browser
-that opens it.
-"""
+"""Reports: one file that needs nothing else; variants and seeds, warnings, bad input."""
 
 from __future__ import annotations
 
