@@ -66,7 +66,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     columns |= {name: weights[name] for name in ("pareto_k", "ess")}
     summary = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
     tables = {"posterior.nc": tree, "summary.csv": summary}
-    if sampling.shows_bits(run):
+    if sampling.kind_of_inputs(run) == sampling.BITS:
         check = arviz.predictive_check(tree).isel(chain=0)
         columns = {name: [float(check[name])] for name in ("observed", "replicated", "p_total")}
         tables["checks.csv"] = pd.DataFrame(columns)

@@ -190,8 +190,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """
     model = run.model
     tables: dict[str, Any] = {}
-    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
-    if known is not None and sampling.shows_bits(run):
+    x, known = run.data.batch(config.inputs).x, None
+    if sampling.is_listed(model):
+        known = model.sentences[sampling.sentences_in_use(model, x)]
+    if known is not None and sampling.kind_of_inputs(run) == sampling.BITS:
         meanings = perturb_meanings(run, known, config.trajectories)
         tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)

@@ -71,7 +71,7 @@ def sample_run(
     if not sampling.has_likelihood(run):
         raise ValueError("inputs have no probability in what the decoder gives")
     data, model = run.data, run.model
-    language, bits = model.language, sampling.shows_bits(run)
+    language, bits = model.language, sampling.kind_of_inputs(run) == sampling.BITS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         batch = data.batch(inputs, split)

@@ -123,11 +123,6 @@ def kind_of_inputs(run: Any) -> str:
     return IMAGES if x.dim() == 4 and x.shape[1] in (1, 3) and pixels else name
 
 
-def shows_bits(run: Any) -> bool:
-    """Whether inputs are vectors of bits, decoded as such."""
-    return kind_of_inputs(run) == BITS
-
-
 @torch.no_grad()
 def decoded_bits(model: AttractorModel, z: Tensor) -> Tensor:
     """(…, N) 0 or 1, the likelier value of each bit decoded at states z (…, d)."""
@@ -276,11 +271,6 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     """
     probability = model.posterior.log_prob(model.encode(x).distribution).exp()
     return probability.mean(0) > in_use_threshold(len(model.sentences))
-
-
-def known_sentences(model: AttractorModel, x: Tensor) -> Tensor | None:
-    """(n, width) the sentences in use for inputs x (B, …), None where they are too many to list."""
-    return model.sentences[sentences_in_use(model, x)] if is_listed(model) else None
 
 
 @torch.no_grad()
