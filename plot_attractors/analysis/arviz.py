@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -55,8 +54,7 @@ def sample_run(
 
     ᵇ of inputs that are vectors of bits, and not images.
 
-    The root's attributes are text: ``config`` (TOML), ``split``, ``sampling_seed``,
-    ``inference_library`` and its version.
+    The root's attributes are text: ``config`` (TOML), ``split``, ``sampling_seed``.
 
     Args:
         inputs: B, drawn once.
@@ -95,8 +93,6 @@ def sample_run(
     groups["constant_data"] = known
     tree = xr.DataTree.from_dict({name: _dataset(group, coords) for name, group in groups.items()})
     tree.attrs = {
-        "inference_library": "plot_attractors",
-        "inference_library_version": metadata.version("plot-attractors"),
         "config": tomlkit.dumps({table: run.config[table] for table in store.TABLES}),
         "split": split,
         "sampling_seed": str(seed),

@@ -96,7 +96,6 @@ def test_attributes_say_where_the_samples_are_from(tree: xr.DataTree, run_path: 
     run = Run(run_path)
     config = tomlkit.parse(tree.attrs["config"]).unwrap()
     assert all(config[table] == run.config[table] for table in ("model", "inference"))
-    assert tree.attrs["inference_library"] == "plot_attractors"
 
 
 def test_runs_see_the_same_inputs_and_make_draws_of_their_own(
