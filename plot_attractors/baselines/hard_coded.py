@@ -247,14 +247,9 @@ def feature_sentences(features: Sequence[Feature], values: Tensor) -> Tensor:
 def random_sentences(language: Language, values: Tensor) -> Tensor:
     """(M, width) for values (M, F): a random sentence for each combination, all different.
 
-    Uses torch's global random number generator. Raises ValueError where sentences are too few.
+    Uses torch's global random number generator. IndexError where sentences are too few.
     """
     distinct, row = combinations(values)
-    if language.count < len(distinct):
-        raise ValueError(
-            f"{len(distinct):,} combinations of features need a sentence each, and the language "
-            f"has {language.count:,}"
-        )
     return language.sentences[torch.randperm(language.count)[: len(distinct)]][row]
 
 

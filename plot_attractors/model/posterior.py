@@ -147,11 +147,10 @@ class Readout:
 
     def nearest(self, z: Tensor) -> Tensor:
         """(…, width) the sentence whose ẑ_s is nearest to each state z (…, d), where sentences
-        factor; raises ValueError where they do not.
+        factor.
         """
-        factors, language = self.posterior.factors(), self.posterior.reward.language
-        if factors is None:
-            raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
+        factors: Any = self.posterior.factors()
+        language = self.posterior.reward.language
         return FactoredSentences(language.power(0.0), factors, self.scores(z, factors)).mode
 
     def scores(self, z: Tensor, factors: tuple[Factor, ...]) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language import Language
 from plot_attractors.language.moves import additions
 from plot_attractors.model import protocols
 
@@ -54,8 +54,7 @@ class Reward:
             (that N, not normalised).
         beta: β, the inverse temperature; another may be given in each call.
 
-    Raises ValueError where β is not a finite number above 0, and for the decodability 'posterior'
-    where sentences are too many to list.
+    Raises ValueError where β is not a finite number above 0.
     """
 
     def __init__(
@@ -69,11 +68,6 @@ class Reward:
             raise ValueError(
                 "the inverse temperature β must be a finite number above 0 (1: R itself), "
                 f"not {beta:g}"
-            )
-        if decodability == "posterior" and language.count > MOST_SENTENCES:
-            raise ValueError(
-                "the decodability 'posterior' sums over all sentences, and "
-                f"{language.count:,} are too many to list: choose 'none' or 'density'"
             )
         self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.beta = decodability, beta

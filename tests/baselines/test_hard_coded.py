@@ -91,7 +91,7 @@ def test_random_sentences_are_different_and_one_for_each_combination() -> None:
     assert torch.equal(s[0], s[2])
     assert torch.equal(s[3], s[4])
     assert len(s.unique(dim=0)) == 3
-    with pytest.raises(ValueError, match="3 combinations of features need a sentence each, and"):
+    with pytest.raises(IndexError):
         baselines.random_sentences(Language((2,)), values)
     # each sentence is as likely as another
     counts = sum(baselines.random_sentences(Language((2, 2)), values).sum(0) for _ in range(500))

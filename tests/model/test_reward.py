@@ -104,10 +104,3 @@ def test_impossible_inverse_temperatures(beta: float) -> None:
     reward = tiny().reward
     with pytest.raises(ValueError, match="must be a finite number above 0"):
         Reward(reward.sentence_encoder, reward.language, beta=beta)
-
-
-def test_a_posterior_over_too_many_sentences_is_refused() -> None:
-    settings = {"language.groups": (1,) * 32, "language.max_length": 7}
-    with pytest.raises(ValueError, match=r"sums over all sentences, and 4,514,872 .*'density'"):
-        tiny({**settings, "reward.decodability": "posterior"})
-    tiny({**settings, "reward.decodability": "density"})

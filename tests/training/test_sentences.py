@@ -1,22 +1,31 @@
-"""Sentences by the reward alone follow the exact posterior, and nothing is listed or factored."""
+"""Sentences by the reward alone follow the exact posterior, for every setting of the reward."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 from pyro.distributions import Normal
-from torch import Tensor
+from torch import Tensor, nn
 
+from plot_attractors.analysis.sampling import annealed_draws, exact_draws
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import TabulatedSentences
-from plot_attractors.training import ExactSentences, SampledSentences, Sampling
+from plot_attractors.training import (
+    ExactSentences,
+    SampledSentences,
+    Sampling,
+    m_step,
+    sentences,
+)
 from plot_attractors.training.sentences import pareto_shape, temperatures
+from plot_attractors.training.vocabulary.linear import with_token_axes
 
 
 @contextmanager
@@ -41,7 +50,7 @@ def inputs(n: int = 1) -> Normal:
     """Three inputs, n times."""
     loc = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0], [0.0, 0.0, 0.9]])
     loc = loc.repeat_interleave(n, 0)
-    return Normal(loc, torch.full_like(loc, 0.3))
+    return Normal(loc, torch.full_like(loc, SD))
 
 
 def frequency(language: Language, s: Tensor) -> Tensor:
@@ -92,3 +101,203 @@ def test_the_shape_of_a_pareto_tail(k: float) -> None:
 def test_a_policy_needs_candidates_to_tell_apart() -> None:
     with pytest.raises(ValueError, match=r"set sentences\.candidates"):
         Sampling(1, 1)
+
+
+SD = 0.3
+SETTINGS = [
+    {"decodability": factor, "inverse_temperature": beta}
+    for factor, beta in itertools.product(("none", "posterior", "density"), (1.0, 0.5))
+]
+
+
+def named(setting: dict[str, Any]) -> str:
+    return "-".join(map(str, setting.values()))
+
+
+settings = pytest.mark.parametrize("setting", SETTINGS, ids=named)
+INVOLVED = [s for s in SETTINGS if s["decodability"] != "none" and s["inverse_temperature"] == 1]
+
+
+def of_setting(build: Any, setting: dict[str, Any], **options: Any) -> Any:
+    """A model of 22 sentences, of widths that differ, so that the factor in z_T tells."""
+    model = build(axes=False, sd=SD, **setting, **options)
+    torch.manual_seed(3)
+    for p in model.sentence_encoder.parameters():
+        nn.init.normal_(p, std=0.5)
+    return model
+
+
+def without_factor(model: Any, q: Normal) -> Tensor:
+    """(B, S) the posterior of the same reward but for its factor in z_T."""
+    factor, model.reward.decodability = model.reward.decodability, "none"
+    log_p: Tensor = model.posterior.log_prob(q).detach()
+    model.reward.decodability = factor
+    return log_p
+
+
+class Tabulated:
+    """A sentence policy that is the judge's posterior, or another table of inputs."""
+
+    def __init__(self, model: Any, table: Any = None) -> None:
+        self.model, self.table = model, table or model.posterior.log_prob
+
+    def __call__(self, z: Tensor, z0: Tensor, explore: float = 0.0) -> Any:
+        found = TabulatedSentences(self.table(Normal(z, SD)).detach(), self.model.language)
+
+        def draw(n: torch.Size) -> tuple[Tensor, Tensor]:
+            s = found.sample(n)
+            return s, found.log_prob(s)
+
+        found.draw = draw  # type: ignore[attr-defined]
+        return found
+
+
+def spread(log_r: Tensor, log_p: Tensor) -> float:
+    """By how many nats log_r − log_p (S, B) differs between the sentences of an input."""
+    off = log_r - log_p
+    return float((off - off.mean(0)).abs().max().detach())
+
+
+@settings
+@pytest.mark.parametrize("beta", [None, 1.0])
+def test_candidates_are_weighted_and_moved_by_the_judges_posterior(
+    build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], beta: float | None
+) -> None:
+    """log R and its form for Gibbs moves are log P(s | x) but for a constant of each input."""
+    model, q, seen = of_setting(build, setting), inputs(), []
+    anneal = sentences.anneal
+
+    def spy(language: Language, s: Tensor, log_q: Tensor, log_p: Any, *rest: Any) -> Any:
+        seen.append((log_p, rest[2]))
+        return anneal(language, s, log_q, log_p, *rest)
+
+    monkeypatch.setattr(sentences, "anneal", spy)
+    policy = model.add_sentence_policy()
+    SampledSentences(model, policy, Sampling(8)).draw(q, 4.0, beta=beta)
+    SampledSentences(model, policy, Sampling(8, 3)).draw(q, 4.0, model.language, beta)
+    s = model.sentences[:, None].expand(-1, 3, -1)
+    log_p = model.posterior.log_prob(q, beta).T
+    assert len(seen) == 2
+    for log_r, log_additions in seen:
+        assert spread(log_r(s), log_p) < 2e-3
+        added = log_additions(s)  # (tokens + 1, S, B)
+        longer = s + torch.eye(7, 6)[:, None, None]
+        legal = (longer.amax(-1) <= 1) & (longer.sum(-1) <= model.language.longest)
+        row = model.language.row(longer)
+        constant = (log_r(s) - log_p).mean(0)
+        expected = constant + log_p.T[torch.arange(3), row]
+        assert (added - expected)[legal].abs().max() < 2e-3
+
+
+def test_the_factor_in_z_moves_the_posterior(build: Any) -> None:
+    """Else the tests of this file could not fail."""
+    for setting in INVOLVED:
+        model = of_setting(build, setting)
+        log_p, plain = model.posterior.log_prob(inputs()), without_factor(model, inputs())
+        assert 0.5 * (log_p.exp() - plain.exp()).abs().sum(-1).mean() > 0.1
+
+
+@settings
+def test_the_policys_loss_is_zero_at_the_judges_posterior(
+    build: Any, setting: dict[str, Any]
+) -> None:
+    """Its summary then has equal weights and the exact log Z, and so have resampled candidates."""
+    model, q = of_setting(build, setting), inputs()
+    log_z = model.reward.log_pairs(q, model.sentences).logsumexp(-1).mean().detach()
+    for config in ((8, 1), (8, 3)):
+        exact = SampledSentences(model, Tabulated(model), Sampling(*config))
+        assert float(exact.policy_loss(q)) < 1e-5
+        result = exact.summary(model.encode(q.loc), 64)
+        assert result["policy_ess"] == pytest.approx(1, abs=1e-4)
+        if config[1] == 1:
+            assert result["log_z"] == pytest.approx(float(log_z), abs=2e-3)
+    if setting in INVOLVED:
+        wrong = Tabulated(model, lambda q: without_factor(model, q))
+        assert float(SampledSentences(model, wrong, Sampling(8)).policy_loss(q)) > 1e-2
+
+
+@pytest.mark.parametrize("config", [(64, 1), (32, 6)], ids=["resampled", "annealed"])
+@pytest.mark.parametrize(
+    ("setting", "power", "beta"),
+    [
+        *((setting, 1.0, None) for setting in INVOLVED),
+        ({"inverse_temperature": 2.0}, 1.0, 0.3), ({"inverse_temperature": 2.0}, 4.0, 1.0),
+    ],
+)  # fmt: skip
+def test_draws_follow_the_judges_posterior(
+    build: Any, setting: dict[str, Any], power: float, beta: float | None, config: tuple[int, int]
+) -> None:
+    """Within noise: of n exact draws TV is at most ½ √(S / n) on average, and √(14 / 2n) more with
+    probability e⁻¹⁴ (McDiarmid); 0.03 is for candidates that are few.
+    """
+    involved, n = setting in INVOLVED, 2000
+    model = of_setting(build, setting) if involved else build(axes=False, sd=SD, **setting)
+    sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+    with nullcontext() if involved else nothing_exact():
+        s = sampled.draw(inputs(n), power, beta=beta)
+    exact = ExactSentences(model).draw(inputs(n), power, beta=beta)
+    bound = 0.5 * (model.language.count / n) ** 0.5 + (14 / (2 * n)) ** 0.5
+    p = (power * model.posterior.log_prob(inputs(), beta)).softmax(-1)
+    for drawn, more in ((s, 0.03), (exact, 0.0)):
+        share = frequency(model.language, drawn)
+        assert (0.5 * (share - p).abs().sum(-1)).max() < bound + more
+    if involved:
+        plain = without_factor(model, inputs()).exp()
+        assert (0.5 * (frequency(model.language, s) - plain).abs().sum(-1)).max() > bound + 0.03
+
+
+@settings
+def test_sums_and_labels_have_the_same_target(
+    build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
+) -> None:
+    model, q = of_setting(build, setting), inputs()
+    pairs = model.reward.log_pairs(q, model.sentences).detach()  # (B, S)
+    log_p, log_z = model.posterior.log_prob(q).detach(), pairs.logsumexp(-1)
+    assert torch.allclose(pairs - log_z[:, None], log_p, atol=1e-4)
+
+    drawn = exact_draws(model, q, 5000)
+    assert torch.allclose(drawn.log_z.float(), log_z, atol=1e-4)
+    row = model.language.row(drawn.s)
+    share = torch.stack([torch.bincount(r, minlength=len(log_p[0])) for r in row]) / 5000
+    assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < 0.08
+    one = Normal(q.loc[:1], q.scale[:1])
+    assert torch.allclose(annealed_draws(model, one, 256).log_z.float(), log_z[:1], atol=0.3)
+    assert torch.allclose(ExactSentences(model).model.posterior(q).log_p, log_p, atol=1e-4)
+
+    # detailed balance gives R a state: at the embedding it is the same
+    s = model.sentences[:, None].expand(-1, 3, -1)
+    assert torch.allclose(model.reward(q, model.embed(s), s), pairs.T, atol=2e-3)
+
+    # labels of sentences that were visited
+    seen: list[Tensor] = []
+
+    def spy(log_r: Tensor, key: Tensor, power: float) -> Tensor:
+        seen.extend((log_r, key))
+        return torch.zeros(log_r.shape[1], dtype=torch.long)
+
+    monkeypatch.setattr(m_step, "choose_visited", spy)
+    m_step.visited_sentences(model, q.loc, 4)
+    row = (seen[1][..., None] == model.language.key(model.sentences)).float().argmax(-1)
+    judged = model.reward.log_pairs(q, model.sentences, 1.0).detach()
+    assert torch.allclose(seen[0], judged[torch.arange(3), row], atol=2e-3)
+
+
+def test_the_model_along_the_axes_has_the_same_reward(build: Any) -> None:
+    reward = with_token_axes(of_setting(build, {"decodability": "density"})).reward
+    assert reward.decodability == "density"
+
+
+def test_readings_of_another_language_are_refused(build: Any) -> None:
+    """P(s | z) is over the sentences of the model's language."""
+    longer = Language((1,) * 6, min_length=3, max_length=4)
+    for factor, config, speaks in (
+        ("posterior", (4, 3), False), ("density", (4, 3), True), ("none", (4, 1), False),
+    ):  # fmt: skip
+        model = of_setting(build, {"decodability": factor})
+        sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+        assert sampled.can_speak(longer) is speaks
+        if speaks:
+            assert (sampled.draw(inputs(), language=longer).sum(-1) >= 3).all()
+        else:
+            with pytest.raises(ValueError, match=r"without P\(s \| z_T\): set sentences\.temp"):
+                sampled.draw(inputs(), language=longer)
