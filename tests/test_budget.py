@@ -21,7 +21,7 @@ LINES = {
     "plot_attractors/language/": 983,
     "plot_attractors/training/": 1976,
     "plot_attractors/gflownet/": 3267,
-    "plot_attractors/language_of_thought/": 1848,
+    "plot_attractors/language_of_thought/": 1834,
     "plot_attractors/data/": 1887,
     "plot_attractors/measures/": 1858,
     "plot_attractors/analysis/": 2087,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
-    "tests/": 20296,
+    "tests/": 20265,
 }
 WORDS = 42009  # of pages
 SLACK_OF_WORDS = 1000

@@ -5,6 +5,7 @@ from plot_attractors.language_of_thought.derivations import (
     Derivations,
     ProbabilisticGrammar,
     RationalRules,
+    RulePolicy,
 )
 from plot_attractors.language_of_thought.enumeration import (
     exact_posterior,
@@ -22,7 +23,6 @@ from plot_attractors.language_of_thought.inference import (
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.language_of_thought.objects import BitObjects, SpriteObjects
-from plot_attractors.language_of_thought.policy import RulePolicy
 
 __all__ = [
     "BitObjects", "Derivations", "Grammar", "GrammarModel", "MetropolisHastings",

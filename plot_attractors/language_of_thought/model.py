@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought.derivations import Derivations
+from plot_attractors.language_of_thought.derivations import Derivations, RulePolicy
 from plot_attractors.language_of_thought.enumeration import Posterior, log_likelihood, posterior
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings, last_states
 from plot_attractors.language_of_thought.objects import Objects
-from plot_attractors.language_of_thought.policy import RulePolicy
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Description
 
@@ -47,8 +46,6 @@ class ExpressionBuilder(RulePolicy):
     """The amortised guide of a grammar: P(next rule | rules so far, x), and log P(x).
 
     It sees an input as the probabilities P(o | x) of the objects, all alike before.
-
-    `units` are of its perceptrons.
     """
 
     def __init__(self, grammar: Grammar, objects: Objects, units: int = 128) -> None:

@@ -29,34 +29,7 @@ RNG = np.random.default_rng(0)
 BITS = RNG.integers(0, 2, (40, 4))
 NAMES = [f"thing {k}" for k in range(40)]
 FAMILY = ["cat", "dog"] * 20
-INFERENCE = Path(__file__).parents[1] / "toy_programs" / "toy_inference.py"
-DATA = """
-from dataclasses import dataclass
-from types import SimpleNamespace
-from plot_attractors.runs import registry
-table = registry.load("datasets", "table")
-PRESETS = {"full": {}}
-@dataclass(frozen=True)
-class Config(table.Config): pass
-class Rows:
-    def __init__(self, table): self.table, self.config = table, SimpleNamespace(columns=4)
-    def loaded_parts(self): return self.table.loaded_parts()
-    def batch(self, n):
-        x = self.table.batch(n).x
-        return x, x[:, 0]
-def load(config): return Rows(table.load(config))
-"""
-MODEL = """
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
-from torch import nn
-PRESETS = {"full": {}}
-@dataclass(frozen=True)
-class Config:
-    DATA: ClassVar[str] = str(Path(__file__).with_name("rows.py"))
-def build(config, data): return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1), nn.Flatten(0))
-"""
+SETTINGS = {"names": "name", "labels": "family"}
 
 
 def things(**columns: Any) -> pd.DataFrame:
@@ -93,11 +66,8 @@ CHANGES: list[tuple[Callable[[Path], Any], str]] = [
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "rows.py").write_text(DATA)
-    (folder / "model.py").write_text(MODEL)
-    write(things(), folder / "things.csv")
-    settings = {"path": str(folder / "things.csv"), "names": "name", "labels": "family"}
-    fit(folder / "model.py", INFERENCE, settings=settings, out=folder / "run")
+    file = write(things(), folder / "things.csv")
+    fit("vqvae", data=file, preset="smoke", settings=SETTINGS, out=folder / "run")
     return folder
 
 
@@ -135,7 +105,7 @@ def test_data_without_a_change_open_and_data_that_are_gone_are_told_by_who_needs
     run = data.parent / "run"
     os.utime(data, (1, 1))
     data.write_text(data.read_text().replace("\n", "\r\n"))  # another way to write the same
-    assert Run(run).data.table.x.tolist() == BITS.tolist()
+    assert Run(run).data.x.tolist() == BITS.tolist()
     assert Run(run).model is not None
     data.unlink()
     assert report(run).is_file()
@@ -148,8 +118,7 @@ def test_fit_notices_changed_data_of_a_run_finished_or_not(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Path(shutil.copytree(data.parent / "run", tmp_path / "run"))
-    settings = {"path": str(data), "names": "name", "labels": "family"}
-    again = partial(fit, data.parent / "model.py", INFERENCE, settings=settings, out=run)
+    again = partial(fit, "vqvae", data=data, preset="smoke", settings=SETTINGS, out=run)
     with caplog.at_level("INFO"):
         again()
     assert "nothing to do" in caplog.text
@@ -179,7 +148,7 @@ def test_runs_of_before_open_as_they_did(data: Path, tmp_path: Path, kept: str) 
     assert Run(run).model is not None
     flipped(data)
     if kept == "none":
-        assert Run(run).data.table.x.tolist() == (1 - BITS).tolist()
+        assert Run(run).data.x.tolist() == (1 - BITS).tolist()
         return
     with pytest.raises(store.OtherData, match="other values: put"):
         _ = Run(run).model
