@@ -6,7 +6,6 @@ Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
 from __future__ import annotations
 
 import warnings
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,6 @@ LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to f
 LEAST_VALUES = 10  # that differ, in a tail of more: a smooth curve is fitted to no fewer steps
 
 Array = NDArray[np.float64]
-
-
-def arviz() -> ModuleType:
-    """ArviZ, imported when first needed, without the announcement of its version 1 once a day."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz  # type: ignore[no-any-return]
 
 
 def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
@@ -58,9 +49,11 @@ def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     if not fitted.any():
         return log_weight, k, distinct
     rows = log_weight[fitted]
-    az = arviz()
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the announcement of ArviZ 1
         warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
+        import arviz as az  # slow
+
         smoothed, shape = az.psislw(rows.copy())
     k[fitted] = np.asarray(shape, float)
     at = order[fitted][:, tail, None]  # the greatest that is never smoothed tells the norm

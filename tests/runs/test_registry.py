@@ -10,21 +10,7 @@ import pytest
 
 from plot_attractors.runs import registry
 
-TOYS = Path(__file__).parents[1] / "toy_programs"
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def returned(path: Path) -> object:
-    return registry.load("analyses", path).measure(None, None)
-
-
-def program(value: int) -> str:
-    return f"class Config: pass\ndef measure(run, config): return {value}\ndef draw(tables): ...\n"
+TOY = Path(__file__).parents[1] / "toy_programs" / "toy_model.py"
 
 
 def test_a_name_and_a_path_find_the_same_file() -> None:
@@ -37,20 +23,21 @@ def test_a_name_and_a_path_find_the_same_file() -> None:
 
 
 def test_a_program_of_ones_own_pickles_and_is_imported_once() -> None:
-    module = registry.load("models", TOYS / "toy_model.py")
-    assert registry.load("models", str(TOYS / "toy_model.py")) is module
+    module = registry.load("models", TOY)
+    assert registry.load("models", str(TOY)) is module
     config = module.Config(clip=2.0)
     assert pickle.loads(pickle.dumps(config)) == config
-    assert registry.identifier("models", TOYS / "toy_model.py") == str(TOYS / "toy_model.py")
+    assert registry.identifier("models", TOY) == str(TOY)
 
 
 def test_a_changed_file_is_imported_anew_and_one_of_the_same_name_apart(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.py", program(1))
-    assert returned(path) == 1
-    write(path, program(22))
-    os.utime(path, ns=(1, 1))
-    other = write(tmp_path / "other" / "mine.py", program(3))
-    assert [returned(path), returned(other)] == [22, 3]
+    (tmp_path / "other").mkdir()
+    path, other = tmp_path / "mine.py", tmp_path / "other" / "mine.py"
+    for file, text in ((path, "A = 1\n"), (path, "A = 22\n"), (other, "A = 3\n")):
+        file.write_text(TOY.read_text() + text)
+        os.utime(file, ns=(1, len(text)))
+        registry.load("models", file)
+    assert [registry.load("models", file).A for file in (path, other)] == [22, 3]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +50,8 @@ def test_a_changed_file_is_imported_anew_and_one_of_the_same_name_apart(tmp_path
     ],
 )
 def test_a_faulty_program_gets_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    path = write(tmp_path / "mine.py", text)
+    path = tmp_path / "mine.py"
+    path.write_text(text)
     for _ in range(2):  # the failed import leaves nothing behind
         with pytest.raises(ValueError, match=sentence):
             registry.load("models", path)

@@ -358,19 +358,16 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert default_path({**names, "preset": "full", "seed": 0}, model) == Path("runs", name)  # type: ignore[arg-type]
 
 
-def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    train(tmp_path / "run", on_progress=seen.append)
-    assert [p.position for p in seen] == sorted(p.position for p in seen)
-    assert (seen[-1].position, seen[-1].total, seen[-1].remaining) == (TOTAL, TOTAL, 0.0)
-
-
 def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
-    """Signal handlers belong to the main thread alone."""
-    thread = threading.Thread(target=train, args=(tmp_path / "run",))
+    """Signal handlers belong to the main thread alone; progress is told to the end."""
+    seen: list[Progress] = []
+    more = {"on_progress": seen.append}
+    thread = threading.Thread(target=train, args=(tmp_path / "run",), kwargs=more)
     thread.start()
     thread.join()
     assert_same_run(whole, tmp_path / "run")
+    assert [p.position for p in seen] == sorted(p.position for p in seen)
+    assert (seen[-1].position, seen[-1].total, seen[-1].remaining) == (TOTAL, TOTAL, 0.0)
 
 
 def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:

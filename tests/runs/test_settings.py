@@ -120,7 +120,6 @@ def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
     model, inference = both("smoke", {"noise": "0.25"})
     assert (model.depth, model.noise, inference.cycles) == (2, 0.25, 3)
     assert both("smoke", {"depth": "5"})[0].depth == 5
-    assert both("demo")[1].cycles == 1
     assert both("full") == (Model(), Inference())
     assert both("demo")[1] == Inference(1, Sleep(2, 0.5))
     assert both("nested", {"sleep.walk": "1"})[1].sleep == Sleep(3, 1.0)
@@ -138,26 +137,19 @@ def test_what_a_program_presets_for_a_kind_of_data_comes_over_its_own() -> None:
 
 def test_a_preset_may_set_what_another_part_has() -> None:
     presets: dict[str, Any] = {"model": {"full": {"cycles": 7}}, "inference": {}}
+    parts = {"model": Model, "inference": Inference}
     for own, cycles in (({}, 7), ({"full": {"cycles": 3}}, 3)):
-        parts = {"model": Model, "inference": Inference}
-        assert (
-            resolve(parts, presets | {"inference": own}, "full", {})["inference"].cycles == cycles
-        )
+        resolved = resolve(parts, presets | {"inference": own}, "full", {})
+        assert resolved["inference"].cycles == cycles
 
 
 @pytest.mark.parametrize(
     ("preset", "settings", "sentence"),
     [
         ("full", {"dpeth": "3"}, "did you mean 'depth'"),
-        ("full", {"zzz": "3"}, "There are depth, .*cycles"),
         ("smok", {}, "did you mean 'smoke'.*full, smoke, demo, nested"),
         ("full", {"walk": "3"}, "no setting 'walk': did you mean 'sleep.walk'"),
-        ("full", {"slep.stps": "3"}, "did you mean 'sleep.steps'"),
-        (
-            "full",
-            {"sleep": "3"},
-            "'sleep' is a group of settings: set one of sleep.steps, sleep.walk",
-        ),
+        ("full", {"sleep": "3"}, "'sleep' is a group of settings: set one of sleep.steps, sl"),
         ("full", {"sleep.steps": "x"}, "'sleep.steps' takes a whole number, and 'x' is not that"),
     ],
 )

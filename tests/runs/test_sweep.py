@@ -86,8 +86,6 @@ seeds = "0-4" => the setting 'programs' has no default
 programs = 3 => the setting 'programs' takes values separated by commas, each text, and 3 is
 programs = ["hbw"] => there is no program 'hbw' in models: did you mean 'hbv'
 programs = ["hbv"]; threads = 0 => 'threads' takes a whole number from 1 to 1,024, and 0 is not
-programs = ["hbv"]; preset = "smok" => no preset 'smok': did you mean 'smoke'
-programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean 'epsilon'
 programs = ["hbv"]; settings.epsilon = ["a"] => 'epsilon' takes a number
 programs = ["hbv"]; settings = {cycles = 0, e_updates = 1} => 'e_updates' has no effect
 programs = ["hbv", "dsprites"]; settings.depth = [4] => no setting 'depth'
