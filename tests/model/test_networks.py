@@ -1,12 +1,16 @@
-"""The networks of Table 1: what each sees, its bounds, and orders of tokens."""
+"""Networks of Table 1 and their layers: what each sees, its bounds, orders of tokens, bits."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from pyro import poutine
 from pyro.distributions import Normal
+from torch import nn
 
 from plot_attractors.language import Language
+from plot_attractors.measures.information_loss import correct_bits
+from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
@@ -16,6 +20,15 @@ from plot_attractors.model.networks import (
     bounded_step,
     input_decoder,
 )
+from plot_attractors.model.nn import (
+    Fourier,
+    FourierFeatures,
+    ImageEncoder,
+    ImageGenerator,
+    MaskedLinear,
+    time_features,
+)
+from plot_attractors.runs import untrained
 
 from ..attractors import B, D, T, tiny
 
@@ -129,3 +142,121 @@ def test_bounded_step_without_direction_stays_and_has_a_gradient() -> None:
     kernel.log_prob(z + 0.1).sum().backward()
     assert out.grad is not None
     assert torch.isfinite(out.grad).all()
+
+
+def test_masked_layers_keep_to_their_axes() -> None:
+    layer = MaskedLinear(4, 6)
+    assert layer.axes.tolist() == [0, 1, 2, 3]
+    assert layer.unused.tolist() == [4, 5]
+    layer.place(torch.tensor([0, 3]), torch.tensor([5, 5]))
+    assert layer.axes.tolist() == [5, 1, 2, 5]
+    assert layer.unused.tolist() == [0, 3, 4]
+    x = torch.eye(4) @ torch.diag(torch.tensor([1.0, 1, 1, 1]))
+    nn.init.ones_(layer.weight)
+    assert torch.equal((layer(x) - layer.bias).argmax(-1), layer.axes)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
+    assert torch.equal(layer.weight.grad != 0, layer.mask == 1)
+
+
+def test_fourier_features_approximate_a_gaussian_kernel() -> None:
+    """Mean of √2 cos(w·a + b) √2 cos(w·c + b) over w ~ N(0, σ²) and b is exp(−σ²‖a − c‖²/2)."""
+    scale, n = 2.0, 100_000
+    features = FourierFeatures(3, n, scale)
+    z = torch.randn(6, 3) * 0.4
+    f = features(z)
+    assert torch.equal(f[:, :3], z)
+    expected = torch.exp(-0.5 * scale**2 * torch.cdist(z, z).square())
+    assert torch.allclose(f[:, 3:] @ f[:, 3:].T / n, expected, atol=5 / n**0.5)
+
+
+def test_fourier_features_may_see_one_axis_each() -> None:
+    """Every axis is seen by as many, and a shift along one changes no feature of another."""
+    features = FourierFeatures(3, 12, 2.0, axes=True)
+    assert (features.frequencies != 0).sum(0).tolist() == [1] * 12
+    assert (features.frequencies != 0).sum(1).tolist() == [4] * 3
+    z = torch.randn(5, 3)
+    moved = features(z + torch.tensor([0.0, 0.3, 0.0])) != features(z)
+    assert torch.equal(moved[:, 3:].any(0), features.frequencies[1] != 0)
+
+
+def test_fourier_features_are_saved_and_not_trained() -> None:
+    a, b = Fourier(16, 1.0).of(3), Fourier(16, 1.0).of(3)
+    z = torch.randn(5, 3)
+    assert list(a.parameters()) == []
+    assert not torch.allclose(a(z), b(z))
+    b.load_state_dict(a.state_dict())
+    assert torch.equal(a(z), b(z))
+    assert torch.equal(Fourier().of(3)(z), z)
+
+
+@pytest.mark.parametrize("side", [8, 16, 64])
+def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> None:
+    """Two places exchange when their coordinates do: nothing else tells them apart."""
+    net = ImageGenerator(4, (3, side, side), units=8)
+    z = torch.randn(2, 5, 4)
+    before = net(z)
+    assert before.shape == (2, 5, 3, side, side)
+    assert torch.allclose(before[1, 2], net(z[1, 2][None])[0], atol=1e-5)
+    net.grid = net.grid.transpose(0, 1)
+    for part in net.growth:
+        if isinstance(part, nn.ConvTranspose2d):
+            part.weight.data = part.weight.data.transpose(2, 3)
+    assert torch.allclose(net(z), before.transpose(-1, -2), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [(ImageEncoder((3, 8, 8), 2, units=8), (3, 8, 8)), (ImageGenerator(4, (3, 8, 8), 8), (4,))],
+)
+def test_many_images_are_seen_a_few_at_a_time_without_gradients(
+    network: nn.Module, shape: tuple[int, ...]
+) -> None:
+    x, rows = torch.randn(700, *shape), list[int]()
+    layer = next(part for part in network.modules() if isinstance(part, nn.Linear))
+    layer.register_forward_hook(lambda _, seen, __: rows.append(len(seen[0])))
+    whole = network(x)
+    with torch.no_grad():
+        assert torch.allclose(network(x), whole, atol=1e-6)
+    assert rows == [700, 512, 188]
+
+
+def test_time_features() -> None:
+    f = time_features(torch.tensor([[0.0], [5.0], [10.0]]), steps=10)
+    expected = torch.tensor(
+        [[0, 0, 0, 0, 1, 1, 1], [0.5, 1, 0, -1, 0, -1, 0], [1, 0, 0, 0, -1, 1, -1]]
+    )
+    assert torch.allclose(f, expected, atol=1e-6)
+
+
+def test_what_is_missing_counts_in_no_likelihood_and_has_no_gradient() -> None:
+    torch.manual_seed(0)
+    model, _ = untrained("hbv", settings={"depth": 3, "bits": 8, "units": 16})
+    x = (torch.rand(4, 8) > 0.5).float()
+    x[:, 2] = torch.nan
+    with poutine.replay(trace=poutine.trace(model.vae_guide).get_trace(x)):
+        trace = poutine.trace(model.vae_model).get_trace(x)
+    trace.compute_log_prob()
+    z0 = trace.nodes["z_0"]["value"]
+    known = torch.arange(8) != 2
+    logits = model.decoder.logits(z0)
+    by_hand = -torch.nn.functional.binary_cross_entropy_with_logits(
+        logits[:, known], x[:, known], reduction="none"
+    )
+    torch.testing.assert_close(trace.nodes["x"]["log_prob"], by_hand.sum(-1))
+    trace.nodes["x"]["log_prob"].sum().backward()
+    last = model.decoder.logits[-1].bias.grad
+    assert (last != 0).tolist() == known.tolist()
+
+
+def test_what_is_missing_is_no_correct_bit() -> None:
+    x = torch.tensor([1.0, torch.nan, 0, torch.nan])
+    logits = torch.tensor([[1.0, 1, 1, 1], [-1, -1, -1, -1]])
+    assert correct_bits(logits, x).tolist() == [1, 1]
+
+
+def test_inputs_are_alike_where_the_same_is_missing() -> None:
+    x = torch.tensor([[1.0, torch.nan], [1, 0], [1, torch.nan], [torch.nan, 1]])
+    a, b, c, d = number_inputs(x).tolist()
+    assert a == c
+    assert len({a, b, d}) == 3

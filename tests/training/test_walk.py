@@ -1,19 +1,35 @@
-"""The walk: trajectories that are drawn backward, both likelihoods, and where inputs begin."""
+"""The walk, what dynamics do after it, and the pool of both, against algebra and by draws."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+import pyro
 import pytest
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.gflownet import Trajectories
-from plot_attractors.gflownet.trajectories import score_backward, score_forward
+from plot_attractors.gflownet.trajectories import score_backward, score_forward, score_step
+from plot_attractors.language import Language
+from plot_attractors.training import ExactSentences, SentencePool
+from plot_attractors.training.pool import PAIRS
+from plot_attractors.training.stay import (
+    OFF_SENTENCE_STATES,
+    Basins,
+    Transitions,
+    off_sentence,
+    off_sentence_states,
+    posterior_transitions,
+    prior_transitions,
+    too_long,
+)
 from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
 
 from ..problems import Bridge, T, backward, float64, on_policy
+from .test_sentences import sampled
 
 N = 6000
 
@@ -127,3 +143,182 @@ def test_untrained_dynamics_stay_near_z0(build: Any) -> None:
         for t in range(20):
             mean = model.forward_dynamics(mean, float(t), z0).mean
     assert float((mean - z0).norm(dim=-1).max()) < 0.2
+
+
+PERTURBED = (1.0, 1.5)
+
+
+def basins_of(model: Any) -> Basins:
+    return Basins(model.steps, model.steps - 2, model.epsilon)
+
+
+def exact_off(model: Any, e: Any, perturbed_sd: Any = PERTURBED) -> Any:
+    return off_sentence(model, e, perturbed_sd, ExactSentences(model))
+
+
+def step(z: Tensor, t: float | Tensor, context: Tensor) -> Tensor:
+    """A forward step program that sees state, time and context."""
+    mean = 0.7 * z + 0.1 * torch.tanh(context) - 0.01 * t
+    sample: Tensor = pyro.sample("z", Normal(mean, 0.1 + 0.05 * torch.sigmoid(z)).to_event(1))
+    return sample
+
+
+def distance(model: Any, z: Tensor, s: Tensor) -> Tensor:
+    """(n,) from states to the nearest embedding of the sentences s."""
+    return torch.cdist(z, model.embed(s).detach()).amin(1)
+
+
+def test_cross_entropy_is_the_mean_score_of_sampled_next_states() -> None:
+    n = 40_000
+    row = torch.randn(3, 1, 4)
+    z, mean, context = row.expand(3, n, 4)
+    time, weight = torch.full((n, 1), 3.0), torch.full((n, 1), 2.0 / n)
+    every = Transitions(z, mean, torch.full((n, 4), 0.2), time, context, weight)
+    scores = -score_step(step, z, mean + 0.2 * torch.randn(n, 4), time, context)
+    error = 10 * float(scores.std()) / n**0.5
+    assert float(every.cross_entropy(step)) == pytest.approx(2 * float(scores.mean()), abs=error)
+    twice = float(every.join(every).cross_entropy(step))
+    assert twice == pytest.approx(2 * float(every.cross_entropy(step)), rel=1e-4)
+
+
+@pytest.mark.parametrize(("persistence", "holds"), [(0.7, True), (0.5, False)])
+def test_a_step_that_stays_is_in_detailed_balance_with_its_basin(
+    persistence: float, holds: bool
+) -> None:
+    """log F(z) + log P(z′ | z) = log F(z′) + log P(z | z′) for F = N(ẑ, ε²), and for no other ρ at
+    the same standard deviation.
+    """
+    z_hat, z, to = torch.randn(3, 50, 4, dtype=torch.float64)
+    basins = Basins(20, 12, 0.3)
+    sd = basins.stationary(z, z_hat).stddev
+
+    def log_p(a: Tensor, b: Tensor) -> Tensor:
+        return Normal(torch.lerp(z_hat, a, persistence), sd).log_prob(b).sum(-1)
+
+    f = Normal(z_hat, 0.3)
+    left = f.log_prob(z).sum(-1) + log_p(z, to)
+    right = f.log_prob(to).sum(-1) + log_p(to, z)
+    assert torch.allclose(left, right, atol=1e-8) is holds
+    assert torch.allclose(basins.stationary(z, z_hat).mean, torch.lerp(z_hat, z, 0.7))
+
+
+def test_states_of_the_posterior_are_stationary(build: Any) -> None:
+    model = build(axes=False, epsilon=0.1)
+    e = model.encode(torch.rand(1, 8)).__getitem__(torch.zeros(8000, dtype=torch.long))
+    s = torch.eye(6)[:1].expand(8000, -1)
+    to = posterior_transitions(model, basins_of(model), e, s)
+    assert float(to.weight.sum()) == pytest.approx(2.0)
+    assert set(to.time.flatten().tolist()) == {model.steps - 2, model.steps - 1}
+    for z in (to.z, to.mean + to.sd * torch.randn_like(to.mean)):  # of a state, and of the next
+        off = z - model.embed(s)
+        assert torch.allclose(off.mean(0), torch.zeros(3), atol=5 * 0.1 / 8000**0.5)
+        assert torch.allclose(off.std(0), torch.full((3,), 0.1), rtol=5 * (0.5 / 8000) ** 0.5)
+
+
+@pytest.mark.parametrize("beta", [1.0, 3.0])
+def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
+    build: Any, beta: float
+) -> None:
+    language = Language((1,) * 6, min_length=0, max_length=2, length_cost=1.0)
+    model = build(axes=False, epsilon=0.01, language=language, inverse_temperature=beta)
+    with torch.no_grad():
+        model.sentence_encoder.mean.weight.mul_(5)
+    e = model.encode(torch.rand(7, 8))
+    basins = basins_of(model)
+    parts = [prior_transitions(model, basins, e, PERTURBED, exact_off(model, e)) for _ in range(20)]
+    assert len(parts[0].z) == 192, "no off-sentence states, as sentences do not factor"
+    assert float(parts[0].weight.sum()) == pytest.approx(0.3 * 2)  # of T − walk steps
+    z = torch.cat([part.z[round(0.1 * 192) :] for part in parts])
+    assert distance(model, z, model.sentences).max() < 0.01 * 6
+    share = torch.bincount(torch.cdist(z, model.embeddings()).argmin(1), minlength=22) / len(z)
+    expected = model.reward.log_prior(model.sentences, beta).exp()
+    assert torch.allclose(share, expected, atol=4.5 * (0.25 / len(z)) ** 0.5)
+    assert distance(model, parts[0].z[:19], model.sentences).median() > 0.5
+    assert {tuple(c) for c in parts[0].context.tolist()} == {tuple(c) for c in e.z0.tolist()}
+    assert set(parts[0].time.flatten().tolist()) == {4.0, 5.0}  # after the walk
+    assert torch.allclose(parts[0].sd, torch.tensor(0.01 * (1 - 0.7**2) ** 0.5))
+    home = model.embeddings()[torch.cdist(z, model.embeddings()).argmin(1)]
+    mean = torch.cat([part.mean[round(0.1 * 192) :] for part in parts])
+    assert torch.allclose(mean - home, 0.7 * (z - home), atol=1e-4)
+    assert (parts[0].mean - parts[0].z).norm(dim=-1).max().item() == pytest.approx(
+        0.9 * 0.25, rel=1e-3
+    )
+
+
+def axes_model(build: Any, **options: Any) -> Any:
+    """Six tokens on four of six axes, and inputs at sentences."""
+    model = build(latent=6, sd=0.3, **options)
+    for layer in (model.sentence_encoder.mean, model.sentence_encoder.sd):
+        layer.place(torch.arange(6), torch.arange(6) % 4)
+    with torch.no_grad():
+        model.sentence_encoder.mean.weight.copy_(2 * model.sentence_encoder.mean.mask)
+        model.sentence_encoder.mean.weight[:, 4:] *= -1
+    return model
+
+
+def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -> None:
+    model = axes_model(build, epsilon=0.02)
+    e, longer, near = model.encode(torch.randn(60, 6)), too_long(model.language), 0.02 * 6
+    assert longer == Language((1,) * 6, min_length=3, max_length=4)
+    assert model.sentence_encoder.mean.unused.tolist() == [4, 5]
+    z = off_sentence_states(
+        model, e.distribution, (1.0, 2.0), ExactSentences(model), longer, torch.tensor([4, 5])
+    )
+    assert distance(model, z[:30], longer.sentences).max() < near
+    assert distance(model, z[30:], model.sentences).median() > 0.5
+    flat = z[30:].clone()
+    flat[:, 4:] = model.sentence_encoder.mean.bias[4:].detach()
+    assert distance(model, flat, model.sentences).max() < near
+    assert len({tuple(row) for row in (z[30:, 4:] > 0).tolist()}) == 4  # both ways along both
+
+    off = exact_off(model, e, (1.0, 2.0))
+    to = prior_transitions(model, basins_of(model), e, (1.0, 2.0), off)
+    assert len(to.z) == 192 + 24
+    assert len(set(to.weight.flatten().tolist())) == 1
+    z, home = to.z[192:], model.embed(model.readout.nearest(to.z[192:])) - to.z[192:]
+    assert torch.allclose(home.norm(dim=-1), distance(model, z, model.sentences), atol=1e-5)
+    assert torch.cosine_similarity(to.mean[192:] - z, home, dim=-1).min() > 0.999
+    contexts = {tuple(row) for row in e.z0.tolist()}
+    assert {tuple(row) for row in to.context[192:].tolist()} <= contexts
+
+
+def pool_of(model: Any, candidates: int = 64) -> SentencePool:
+    x = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
+    sentences = sampled(model, candidates, 4)
+    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, (0.3, 0.6))
+
+
+def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
+    model = build(axes=False, sd=0.3)
+    pool = pool_of(model)
+    pool.fill()
+    e, s = pool.pairs(20_000)
+    assert torch.equal(e.z0, e.distribution.loc)
+    first = e.z0[:, 0] > 0
+    for mine, x in ((first, [0.5, -0.2, 0.1]), (~first, [-0.4, 0.6, 0.0])):
+        share = torch.bincount(model.language.row(s[mine]), minlength=22) / int(mine.sum())
+        q = model.encode(torch.tensor([x])).distribution
+        exact = model.posterior(q).log_p[0].exp().detach()
+        assert float(0.5 * (share - exact).abs().sum()) < 0.05
+    assert pool.off(e) is not None, "sentences may be two tokens too long"
+
+
+def test_the_oldest_pairs_go_and_a_new_reward_takes_all(build: Any) -> None:
+    pool = pool_of(build(sd=0.3))
+    pool.fill()
+    first = pool.of_pairs.entries["s"]
+    pool.renew(5)
+    assert pool.of_pairs.entries["s"] is first, "new pairs come every 16 updates"
+    pool.renew(32)
+    new = 16 * 24 // 64 * 64
+    assert len(pool.of_pairs) == PAIRS
+    assert torch.equal(pool.of_pairs.entries["s"][:-new], first[new:])
+    states = pool.of_states.entries["z"]
+    off = pool.off(pool.pairs(4)[0])
+    assert off is not None
+    assert off.z.shape == (OFF_SENTENCE_STATES, 3)
+    pool.fill()
+    assert not torch.equal(pool.of_states.entries["z"][: len(states)], states)
+    pool = pool_of(build(axes=False, sd=0.3, language=Language((2, 2))))
+    pool.fill()
+    assert pool.off(pool.pairs(3)[0]) is None, "every token is spoken"
