@@ -320,11 +320,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-COLOURS = {
-    NODE: "black", PATHS: style.ORANGE, "leaf paths": style.GREEN, "slots": style.PURPLE,
-    OWN: style.CRIMSON, TABLE: style.BLUE,
+LOOKS = {  # colours and markers
+    NODE: ("black", "D"), PATHS: (style.ORANGE, "o"), "leaf paths": (style.GREEN, "^"),
+    "slots": (style.PURPLE, "s"), OWN: (style.CRIMSON, "v"), TABLE: (style.BLUE, "o"),
 }  # fmt: skip
-MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s", OWN: "v", TABLE: "o"}
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
@@ -360,7 +359,7 @@ def _draw(summary: pd.DataFrame, translations: pd.DataFrame, of: str, controlled
 def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> None:
     x = np.arange(len(features))
     learned, between = rows[rows["source"] == LEARNED], rows[rows["source"] != LEARNED]
-    shown = [name for name in COLOURS if (learned["baseline"] == name).any()]
+    shown = [name for name in LOOKS if (learned["baseline"] == name).any()]
     learned = learned.set_index("feature")
     tables = {name: learned[learned["baseline"] == name].loc[features] for name in shown}
     if len(between):
@@ -374,7 +373,7 @@ def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> Non
     axes.hlines(shuffled, x - 0.4, x + 0.4, color=style.GREY, linestyle=":", label="another input")
     for k, (name, table) in enumerate(tables.items()):
         at = x + 0.16 * (k - (len(shown) - 1) / 2)
-        look = {"color": COLOURS[name], "marker": MARKERS[name], "linestyle": "none"}
+        look = {"color": LOOKS[name][0], "marker": LOOKS[name][1], "linestyle": "none"}
         axes.errorbar(at, table["value"], error(table), label=f"model and {name}", **look)
     axes.set_xticks(x, [style.plain(str(name)) for name in features])
     axes.set(ylabel="Jensen-Shannon divergence, bits", ylim=(0, None))
@@ -383,11 +382,11 @@ def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> Non
 
 def _draw_residuals(axes: Axes, table: pd.DataFrame, controlled: str) -> None:
     for name, rows in table.groupby("baseline", sort=False):
-        look: dict[str, Any] = {"color": COLOURS[str(name)], "label": str(name)}
+        look: dict[str, Any] = {"color": LOOKS[str(name)][0], "label": str(name)}
         _draw_share(axes, rows["residual"], rows["usage"], linewidth=1.8, **look)
     rows = table[table["baseline"] == controlled]
-    look = {"color": COLOURS[controlled], "label": f"{controlled}, dealt anew", "linestyle": "--"}
-    _draw_share(axes, rows["scrambled"], rows["usage"], linewidth=1.2, **look)
+    look = {"color": LOOKS[controlled][0], "label": f"{controlled}, dealt anew"}
+    _draw_share(axes, rows["scrambled"], rows["usage"], linewidth=1.2, linestyle="--", **look)
     axes.legend(loc="lower right", fontsize=8)
     axes.set_xscale("symlog", linthresh=0.05)
     axes.set(xlim=(0, None), ylim=(0, 1.02))
