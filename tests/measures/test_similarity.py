@@ -199,4 +199,4 @@ def test_topographic_similarity_of_what_does_not_vary(
     result = topographic_similarity(sentences, features, resamples=5, permutations=5)
     assert result.reason == reason
     assert all(math.isnan(x) for x in result[:6])
-    assert result.n == len(sentences)
+    assert (result.n, result.pairs) == (len(sentences), math.comb(len(sentences), 2))
