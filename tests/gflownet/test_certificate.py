@@ -222,6 +222,16 @@ def masked_rows_guide(x: Tensor) -> None:
         pyro.sample("z", dist.Normal(x / 2, torch.where(SEEN, 0.5, 9.0).sqrt()))
 
 
+def masked_data(x: Tensor) -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 1.0))
+    with pyro.plate("rows", 3), pyro.poutine.mask(mask=SEEN):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+
+def masked_data_guide(x: Tensor) -> None:
+    pyro.sample("z", dist.Normal(x[SEEN].sum() / 3, 3**-0.5))
+
+
 class Series:
     """An autoregression that reads what it observes from an attribute."""
 
@@ -241,10 +251,11 @@ class Series:
         pyro.sample("a", dist.Normal((now * before).sum() / precision, precision**-0.5))
 
 
-@pytest.mark.parametrize("kind", ["masked", "attribute"])
+@pytest.mark.parametrize("kind", ["masked data", "masked", "attribute"])
 def test_exact_guides_pass(kind: str) -> None:
     series = Series()
     programs: Any = {
+        "masked data": (masked_data, masked_data_guide, torch.zeros(3)),
         "masked": (masked_rows, masked_rows_guide, torch.zeros(3)),
         "attribute": (series.model, series.guide),
     }

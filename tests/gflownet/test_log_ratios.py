@@ -194,13 +194,14 @@ def test_forward_kl_weighs_what_another_policy_draws() -> None:
 
 def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
     log_a, shift = torch.tensor(0.3, requires_grad=True), torch.tensor(0.2, requires_grad=True)
+    m = torch.tensor(0.0, requires_grad=True)  # of the model
     n = 50_000
-    seen = torch.zeros(n)
+    seen = torch.ones(n)
 
     def model() -> None:
         with pyro.plate("rows", n):
             z = pyro.sample("z", dist.Normal(0.0, 1.0))
-            pyro.sample("x", dist.Normal(z, 1.0), obs=seen)
+            pyro.sample("x", dist.Normal(z + m, 1.0), obs=seen)
 
     def guide(x: Tensor) -> None:
         with pyro.plate("rows", n):
@@ -208,7 +209,7 @@ def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
 
     loss = Sleep(batch_plate="rows")
     value = loss.differentiable_loss(model, guide)
-    result = torch.autograd.grad(value, [log_a, shift])
+    result = torch.autograd.grad(value, [log_a, shift, m])
     # x ~ N(0, 2), E[z x] = 1: E[(z − a x − b)²] / 2 = (1 − 2 a + 2 a² + b²) / 2
     a, b = float(log_a.detach().exp()), 0.2
     assert float(value.detach()) == pytest.approx(
@@ -216,6 +217,8 @@ def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
     )
     assert float(result[0]) == pytest.approx(a * (2 * a - 1), abs=0.1)
     assert float(result[1]) == pytest.approx(b, abs=0.03)
+    # the wake step, where x = 1: −E_q[x − z]
+    assert float(result[2]) == pytest.approx(a + b - 1, abs=0.03)
 
 
 # -- sites
