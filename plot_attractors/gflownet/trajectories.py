@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -33,8 +31,6 @@ __all__ = [
     "simulate",
     "simulate_backward",
 ]
-
-logger = logging.getLogger(__name__)
 
 Step = Callable[[Tensor, Any, Any], Tensor]
 """A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns
@@ -100,11 +96,6 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
     return log_p
 
 
-@cache
-def _say_sampled(name: str) -> None:
-    logger.warning("steps are %s, no diagonal Gaussian: sleep samples their next states", name)
-
-
 def expected_score_step(
     step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor
 ) -> Tensor:
@@ -113,14 +104,13 @@ def expected_score_step(
     Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
     standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Of a step whose site "z"
     is no diagonal Gaussian or has a scale or a mask, or that has factors, one next state is
-    sampled instead, which the log says once.
+    sampled instead.
     """
     sites = _sites(step, z, to.mean, t, context)
     site = sites["z"]
     fn, weighted = site["fn"], site["scale"] != 1 or site["mask"] is not None
     gaussian = getattr(fn, "base_dist", fn)
     if len(sites) > 1 or weighted or not isinstance(gaussian, Normal):
-        _say_sampled(type(gaussian).__name__)
         return score_step(step, z, to.sample(), t, context)
     log_p: Tensor = fn.log_prob(to.mean)
     return log_p - 0.5 * (to.stddev / gaussian.scale).square().sum(-1)

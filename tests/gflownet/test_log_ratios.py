@@ -319,6 +319,7 @@ def test_particles_that_the_model_excludes_have_no_weight_in_forward_kl() -> Non
     (gradient,) = torch.autograd.grad(loss, pyro.param("logits").unconstrained())
     expected = torch.full((3,), 1 / 3) - torch.tensor([0.4, 0.6, 0.0])  # q − p
     torch.testing.assert_close(gradient, expected, atol=0.02, rtol=0)
+    assert bool(loss.isfinite())
     support[:] = -torch.inf
     with pytest.raises(ValueError, match="All 2 particles are impossible"):
         ForwardKL(2, vectorize_particles=True).loss(model, guide)
