@@ -15,6 +15,7 @@ from plot_attractors.data import DataSet, Labelled, read_images
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (6, 16, 16), dtype=np.uint8)
+MASKS = (GREY > 99).astype(np.uint8)  # 0 and 1
 COLOURED = RNG.integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
 
 
@@ -69,8 +70,9 @@ def test_folder_and_arrays_read_alike(tmp_path: Path) -> None:
 def test_grey_stays_grey_unless_another_image_is_coloured(tmp_path: Path) -> None:
     grey = folder(tmp_path / "grey", GREY)
     assert torch.equal(read_images(grey, side=16).images, torch.from_numpy(GREY)[:, None])
-    black_and_white = read_images(array(tmp_path / "bool.npy", GREY > 128), side=16).images
-    assert black_and_white.unique().tolist() == [0, 255]
+    for same in (MASKS > 0, MASKS.astype(np.float32), MASKS * 255):
+        images = read_images(array(tmp_path / "b.npy", same), side=16).images
+        assert torch.equal(images, torch.from_numpy(MASKS)[:, None] * 255)
     Image.fromarray(COLOURED[0]).save(grey / "coloured.png")
     mixed = read_images(grey, side=16).images
     assert mixed.shape == (7, 3, 16, 16)
@@ -170,17 +172,6 @@ def test_rows_of_an_array_are_in_its_order(tmp_path: Path) -> None:
     assert not train & held_out
 
 
-MASKS = (GREY > 99).astype(np.uint8)  # 0 and 1
-
-
-def test_masks_are_read_as_black_and_white_where_they_say_so(tmp_path: Path) -> None:
-    expected = torch.from_numpy(MASKS)[:, None] * 255
-    for same in (MASKS > 0, MASKS.astype(np.float32), MASKS * 255):
-        images = read_images(array(tmp_path / "b.npy", same), side=16).images
-        assert torch.equal(images, expected)
-    assert "is 0.00392 of white: multiply" in refusal(array(tmp_path / "a.npy", MASKS))
-
-
 def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
     for k, mask in enumerate(MASKS):
         Image.fromarray(mask.astype(np.uint16)).save(tmp_path / f"{k}.png")
@@ -200,6 +191,7 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
     [
         (GREY // 16, "is 0.0588 of white: multiply"),
         (GREY / 255**2, "is 0.00392 of white: multiply"),
+        (MASKS, "is 0.00392 of white: multiply"),
         (MASKS.astype(np.uint16), "is 0.00392 of white: multiply"),
         (GREY.astype(np.uint16) * 257, "to 6.55e+04: pixels are from 0 to 255, or from 0 to 1"),
         (GREY / 127.5 - 1, "from -1 to 1: pixels are"),

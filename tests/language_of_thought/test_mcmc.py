@@ -102,26 +102,6 @@ def test_log_ratios_of_proposals_by_hand() -> None:
     assert torch.allclose(back.log_ratio[to_a], -expected)
 
 
-def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the_prior() -> None:
-    grammar = rule_grammar(max_rules=30)
-
-    def rules_given_labels(copies: int) -> None:
-        with pyro.plate("copies", copies):
-            rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
-            pyro.factor("labels", -1.5 * mistakes(grammar, rules))
-
-    old = ProbabilisticGrammar(grammar).sample((300,))
-    proposal = regenerate(grammar, old)
-    fits, new = ~proposal.log_ratio.isinf(), proposal.rules
-    worse = mistakes(grammar, new) - mistakes(grammar, old)
-    expected = -1.5 * worse + (grammar.length(old) / grammar.length(new)).log()
-    parts = (log_parts(rules_given_labels, "expression", r, 300) for r in (new, old))
-    after, before = (prior + likelihood for prior, likelihood in parts)
-    assert fits.float().mean() > 0.5
-    result = after - before + proposal.log_ratio
-    assert torch.allclose(result[fits], expected[fits], atol=1e-4)
-
-
 # a rule with two and one with three subtrees of its own kind, and one of another kind inside
 NESTED = Grammar(
     {

@@ -85,36 +85,6 @@ def test_a_bound_variable_is_an_axis() -> None:
     assert 0 < value.float().mean() < 1
 
 
-def test_functions_and_recursion() -> None:
-    """Functions on 0 … 11 as tables: composition, and n applications."""
-    start = torch.arange(12)
-
-    def again(f: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-        """f applied n < 4 times."""
-        out = start
-        for k in range(3):
-            out = torch.where(n > k, f[out], out)
-        return out
-
-    grammar = Grammar(
-        {
-            "F": (
-                ("double", 2 * start % 12),
-                ("next", (start + 1) % 12),
-                ("F . F", lambda f, g: f[g]),
-                ("F ^ N", again),
-            ),
-            "N": (("0", 0), ("2", 2), ("3", 3)),
-        },
-        max_rules=5,
-    )
-    value = grammar.value(grammar.derivations)
-    by_text = {grammar.text(r): v for r, v in zip(grammar.derivations, value, strict=True)}
-    assert by_text["double . next"].tolist() == [2 * (k + 1) % 12 for k in range(12)]
-    assert by_text["double ^ 3"].tolist() == [8 * k % 12 for k in range(12)]
-    assert by_text["next ^ 0"].tolist() == list(range(12))
-
-
 def test_types_are_brought_together() -> None:
     grammar = Grammar({"p": (("0", 0), ("half", 0.5), ("of each", [0.1, 0.9]))})
     value = grammar.value(grammar.derivations)
