@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Sizes of the demo's analyses, a third or so of their defaults, for minutes beside other work.
 SIZES := calibration.inputs=16 calibration.wide_inputs=128 basins.inputs=300 basins.random_states=300 \
-	basins.controls=3000 basins.pixels=240 diversity.inputs=40 \
+	basins.controls=3000 diversity.inputs=40 \
 	perturbation.trajectories=400 compare_language_of_thought.inputs=150 neighbours.trajectories=1000 \
 	decodability.inputs=1000 language_measures.permutations=30 \
 	language_measures.code_permutations=5 behaviour.inputs=64 behaviour.draws=64
