@@ -16,7 +16,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.parts import name_columns, whole_numbers
+from plot_attractors.analysis.parts import dot, name_columns, whole_numbers
 from plot_attractors.analysis.shape import Needs
 from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain
 from plot_attractors.data import HierarchicalBinaryVectors, is_real
@@ -181,26 +181,18 @@ def _draw_tree(
     middle, depth = (bits - 1) / 2, int(down.max())
     above = np.where(root, middle, across[parents]), np.where(root, 0, down[parents])
     segments = np.stack([np.stack(above, 1), np.stack([across, down], 1)], 1)
-    thin = max(0.25, 1.2 - 0.1 * depth)
     # Markers of a generation shrink with the room that its nodes have, from 8 points to a dot.
-    size = np.clip(400 / 2.0**down, np.where(red, 2.0, 0.8), 8) ** 2
+    size = np.clip(400 / 2.0**down, 2.0, 8) ** 2
     axes.scatter([middle], [0], s=64, color=GREY, zorder=3)
-    for mask, line, colour, marker, order, name in (
-        (~red, GREY, BLUE, "o", 1, "training class"),
-        (red, RED, RED, "s", 2, "held-out class"),
-    ):
-        lines = LineCollection(list(segments[mask]), colors=line, linewidths=thin, zorder=order)
-        axes.add_collection(lines)
-        if mask.any():
-            look: dict[str, Any] = {"color": colour, "marker": marker, "zorder": order + 2}
-            axes.scatter(across[mask], down[mask], s=size[mask], linewidths=0, label=name, **look)
+    for mask, line, colour, marker in ((~red, GREY, BLUE, "o"), (red, RED, RED, "s")):
+        axes.add_collection(LineCollection(list(segments[mask]), colors=line, linewidths=0.6))
+        look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 3}
+        axes.scatter(across[mask], down[mask], s=size[mask], **look)
     axes.set(title="A  Tree of classes", xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
     axes.set(yticks=range(depth + 1), ylabel="depth", xticks=[])
     axes.spines[:].set_visible(False)
-    legend = axes.legend(loc="upper right", fontsize=10)
-    for handle in legend.legend_handles:
-        if handle is not None and hasattr(handle, "set_sizes"):
-            handle.set_sizes([50])
+    handles = [dot(BLUE, "training class"), dot(RED, "held-out class")]
+    axes.legend(handles=handles, loc="upper right", fontsize=10)
 
 
 def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
@@ -208,13 +200,10 @@ def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
     edge.
     """
     rows = classes.reset_index(drop=True)
-    middles = rows.reset_index().groupby("depth")["index"].mean().sort_index(ascending=False)
-    ticks: dict[Any, float] = {}
-    for depth, middle in middles.items():
-        if not ticks or min(ticks.values()) - middle > len(rows) / 44:
-            ticks[depth] = middle
+    middles = rows.reset_index().groupby("depth")["index"].agg(["mean", "size"])
+    ticks = middles.loc[middles["size"] > len(rows) / 44, "mean"]
     whole_numbers(axes)
-    axes.set_yticks(list(ticks.values()), list(map(str, ticks)), fontsize=8)
+    axes.set_yticks(ticks.to_list(), [str(depth) for depth in ticks.index], fontsize=8)
     axes.set(ylabel="depth of the class", xlabel="bit")
     marked = rows.index[rows["held_out"] == 1]
     bars = [[(-0.008, row - 0.5), (-0.008, row + 0.5)] for row in marked]

@@ -26,7 +26,6 @@ from plot_attractors.data import (
     HierarchicalBinaryVectors,
     Labelled,
     Vectors,
-    is_real,
 )
 from plot_attractors.language import Language
 from plot_attractors.measures.bootstrap import Estimate, resample
@@ -167,14 +166,12 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         return Classes(data.exemplars(member), member, names, held_out, data.prototypes)
     batch = data.batch(inputs)
     x, member, names = batch.x, torch.zeros(inputs, dtype=torch.int64), ["all inputs"]
-    if batch.labels.shape[1] and (not is_real(data) or data.features[0].categorical):
-        known = batch.labels[:, 0] >= 0
-        values, labelled = batch.labels[known, 0].unique(return_inverse=True)
-        if len(values):
-            x, member = x[known], labelled
-            names = [str(v) for v in values.tolist()]
-            if isinstance(data, BinaryTable | Vectors):
-                names = [data.features[0].outcomes[v] for v in values.tolist()]
+    if batch.labels.shape[1] and data.features[0].categorical:
+        value = data.feature_values(batch)[:, 0]
+        known = ~value.isnan()
+        if known.any():
+            found, member = value[known].unique(return_inverse=True)
+            x, names = x[known], [data.features[0].outcomes[int(v)] for v in found]
     meant = _class_mean(x, member, len(names))
     return Classes(x, member, names, np.zeros(len(names), dtype=int), meant)
 

@@ -34,7 +34,7 @@ LINES = {
     "models/": 650,
     "inference/": 864,
     "datasets/": 160,
-    "analyses/": 5562,
+    "analyses/": 5548,
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
