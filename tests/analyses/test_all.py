@@ -170,11 +170,11 @@ def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path)
 
 
 def test_results_depend_on_the_seed_alone(run_path: Path, results: Path) -> None:
-    folder = results / "calibration"
+    folder = results / "information_loss"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     torch.manual_seed(123)
-    settings = {"calibration": SETTINGS["calibration"]}
-    (result,) = analyze(run_path, ["calibration"], settings=settings)
+    settings = {"information_loss": SETTINGS["information_loss"]}
+    (result,) = analyze(run_path, ["information_loss"], settings=settings)
     assert result.error is None
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
