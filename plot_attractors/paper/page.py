@@ -86,18 +86,9 @@ def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
     sections = [
         Section("What was fitted", [Text(INTRODUCTION), _fitted(states)]),
         Section("Numbers", [block for data in PAPER_DATA for block in _numbers(data, cells)]),
+        *_results(out, runs, cells),
+        Section("How to make this page", _reproduce(out, runs, preset)),
     ]
-    for title in dict.fromkeys(result.section for result in RESULTS):
-        parts = []
-        for result in RESULTS:
-            if result.section == title:
-                blocks: list[Block] = [Text(f"The paper: {result.says}")]
-                if result.title == DECODABILITY:
-                    blocks += _side_by_side(out, cells)
-                blocks += [_figure(runs, plot) for plot in result.shown]
-                parts.append(Part(builder.anchor(result.title), result.title, blocks))
-        sections.append(Section(title, parts=parts))
-    sections.append(Section("How to make this page", _reproduce(out, runs, preset)))
     page = Page("The paper, measured here", [(told, "") for told in warned], [], sections)
     return builder.write(page, out / "index.html")
 
@@ -181,6 +172,18 @@ def _cell(cell: Cell) -> tuple[str, ...]:
     spread = f"{least} to {greatest}, {len(cell.values)} seeds" if len(cell.values) > 1 else ""
     said = "" if paper is None else f"paper: {paper}".replace("−inf", "−∞")
     return middle, spread, said
+
+
+def _results(out: Path, runs: Sequence[Training], cells: Sequence[Cell]) -> list[Section]:
+    """What the paper says and our figures, in its sections."""
+    sections: dict[str, list[Part]] = {}
+    for result in RESULTS:
+        blocks: list[Block] = [Text(f"The paper: {result.says}")]
+        blocks += _side_by_side(out, cells) if result.title == DECODABILITY else []
+        blocks += [_figure(runs, plot) for plot in result.shown]
+        part = Part(builder.anchor(result.title), result.title, blocks)
+        sections.setdefault(result.section, []).append(part)
+    return [Section(title, parts=parts) for title, parts in sections.items()]
 
 
 def _figure(runs: Sequence[Training], plot: Plot) -> Block:
