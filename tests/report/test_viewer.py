@@ -23,7 +23,7 @@ from .untrained import add_picture
 
 
 def test_the_smallest_legible_file_is_taken(tmp_path: Path) -> None:
-    add_picture(tmp_path, "a", noise=True)
+    add_picture(tmp_path, "a")
     assert pictures.data_uri(tmp_path, "a").startswith("data:image/webp;base64,")
     (tmp_path / "a.svg").write_text("<svg/>")
     assert pictures.data_uri(tmp_path, "a").startswith("data:image/svg+xml;base64,")
