@@ -49,8 +49,8 @@ SIDE_BY_SIDE = "side_by_side"
 SIDE_BY_SIDE_CAPTION = (
     "Ours, all models: features decoded from sentences that a model samples (orange) and from "
     "sentences composed for one feature after the other (blue). Bars are medians over seeds, lines "
-    "go from the least to the greatest. Errors are of size, x and y, in units of their variance: 1 "
-    "for a guess, lower is better. A missing bar is a number that is not there yet."
+    "go from the least to the greatest. Errors are root mean squares of size, x and y: lower is "
+    "better. A missing bar is a number that is not there yet."
 )
 
 

@@ -42,14 +42,12 @@ def _numbers(
 
 
 def _error(name: str, analysis: str, source: str, split: str) -> Number:
-    """The error of what is decoded of sprites' numbers, 1 for a guess."""
+    """The root mean squared error of what is decoded of sprites' numbers, in their own units."""
     kind = "composed sentences" if source == "composed" else "sentences"
     of = "" if split == "train" else ", held-out inputs"
-    title = f"error of size, x and y decoded from {kind}{of}"
+    title = f"root mean squared error of size, x and y decoded from {kind}{of}"
     where = {"split": split, "source": source, "kind": "continuous"}
-    unit = "of the variance"
-    metric = Metric(name, "paper", title, "", analysis, "loss", where, unit=unit)
-    return Number("dsprites", metric, ALL)
+    return Number("dsprites", Metric(name, "paper", title, "", analysis, "value", where), ALL)
 
 
 _DIVERSITY = "diversity diversity_floored diversity_16"
