@@ -139,6 +139,7 @@ def test_single_linkage_joins_chains() -> None:
     assert joined(x, 10.0) == [[*range(6)]]
     assert joined(x[:0], 1.0) == []
     assert joined(x[:1], 1.0) == [[0]]
+    assert sorted(joined(x[:2], 1.0)) == [[0], [1]]
 
 
 # Shares, energies, flows
