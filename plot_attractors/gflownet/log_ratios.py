@@ -484,9 +484,7 @@ class LogRatioLoss(ELBO):
             nesting = self.max_plate_nesting
             if math.isinf(nesting):
                 sites = [site for trace in traces for site in sample_sites(trace).values()]
-                frames = [frame for site in sites for frame in site["cond_indep_stack"]]
-                plates = [-frame.dim for frame in frames if frame.vectorized]
-                nesting = max([0, *plates, *(site["log_prob"].ndim for site in sites)])
+                nesting = max([0, *(site["log_prob"].ndim for site in sites)])
             self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             reason = self._vectorization_fault(programs) if self._asked is None else None
