@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 612,
     "examples/": 277,
     "docs/": 431,
-    "tests/": 20137,
+    "tests/": 20111,
 }
-WORDS = 42007  # of pages
+WORDS = 42030  # of pages
 SLACK_OF_WORDS = 1000
 
 

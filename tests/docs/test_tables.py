@@ -38,32 +38,6 @@ def test_pages_are_up_to_date(page: Path) -> None:
     assert tables.rewritten(page) == page.read_text(), "run python docs/tables.py"
 
 
-def test_columns_are_named_and_rounded(page: Path) -> None:
-    assert lines(page, "columns: arm = ; kl = KL, nats : 1;\n note") == [
-        "|  | KL, nats | note |",
-        "|:--|--:|:--|",
-        "| a | 0.5 | P(s \\| z) |",
-        "| a | −0.2 | y |",
-        "| b; c | −∞ |  |",
-    ]
-
-
-def test_rows_of_a_group_are_summed_up(page: Path) -> None:
-    result = lines(page, "by: arm\ncolumns: arm; seed = seeds; kl : 2; note")
-    assert result[2:] == [
-        "| a | 1, 2 | 0.12 (−0.25 to 0.50) | P(s \\| z), y |",
-        "| b; c | 3 | −∞ |  |",
-    ]
-
-
-def test_rows_are_chosen_and_turned(page: Path) -> None:
-    assert lines(page, "where: seed != 3\ncolumns: seed; kl : 2\nturned: yes") == [
-        "| seed | 1 | 2 |",
-        "|:--|--:|--:|",
-        "| kl | 0.50 | −0.25 |",
-    ]
-
-
 def test_a_comment_that_asks_for_nothing_there_is_refused(page: Path) -> None:
     with pytest.raises(KeyError, match="tv"):
         lines(page, "columns: arm; tv : 2")
