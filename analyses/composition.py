@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from plot_attractors.analysis import probes
-from plot_attractors.analysis.features import by_kind, draw_panels
+from plot_attractors.analysis.parts import draw_features
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREY, RED
@@ -221,7 +221,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
             Line2D([], [], color="black", linewidth=2, label="best of all sentences"),
         ]
     handles.append(Line2D([], [], label="without a look", **GUESS))
-    return {"composition": draw_panels(by_kind(table), _draw_bars, handles, 2.9)}
+    return {"composition": draw_features(table, _draw_bars, handles, 2.9)}
 
 
 def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:

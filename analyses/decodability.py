@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import probes
-from plot_attractors.analysis.features import by_kind, draw_panels
+from plot_attractors.analysis.parts import draw_features
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED, by_split
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
@@ -152,8 +152,8 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     second: dict[str, Any] = {"color": BLUE, "mfc": "white", "label": "open: by a second network"}
     handles.append(Line2D([], [], **second, **look, **_marker("o")))
     handles.append(Line2D([], [], color=GREY, linestyle="--", label="without a look"))
-    panels = by_kind(table[~table["feature"].str.startswith("mean of ")])
-    return {"decodability": draw_panels(panels, _draw_points, handles, 3.2)}
+    table = table[~table["feature"].str.startswith("mean of ")]
+    return {"decodability": draw_features(table, _draw_points, handles, 3.2)}
 
 
 def _draw_points(axes: Axes, part: pd.DataFrame) -> None:

@@ -24,7 +24,7 @@ LINES = {
     "plot_attractors/language_of_thought/": 1834,
     "plot_attractors/data/": 1887,
     "plot_attractors/measures/": 1858,
-    "plot_attractors/analysis/": 2087,
+    "plot_attractors/analysis/": 2070,
     "plot_attractors/baselines/": 713,
     "plot_attractors/runs/": 2617,
     "plot_attractors/report/": 1800,

@@ -1,17 +1,19 @@
-"""What several figures share: notes, names of trajectory lengths and of columns."""
+"""What several figures share: notes, names, and panels of accuracy and error by feature."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.analysis.style import GREY, plain
+from plot_attractors.split_names import split_name
 
 MOST_NAMED = 40  # columns that are drawn with their names
 
@@ -62,3 +64,33 @@ def name_columns(axes: Axes, names: Sequence[str], first: float = 0.0) -> bool:
     axes.set_xticks(np.arange(len(names)) + first, shown, rotation=90, fontsize=7)
     axes.set_xlabel("")
     return True
+
+
+def draw_features(
+    table: pd.DataFrame,
+    draw: Callable[[Axes, pd.DataFrame], None],
+    handles: list[Any],
+    row_height: float,
+) -> Figure:
+    """Categorical features by accuracy and continuous ones by RMSE, each where there are some, side
+    by side: a row of panels for each split, with one legend above.
+
+    `draw` is given the axes and the rows of the split, and places features at 0, 1, …
+    """
+    parts = {"accuracy": table["kind"] == "categorical", "RMSE": table["kind"] == "continuous"}
+    panels = [(label, table[rows]) for label, rows in parts.items() if rows.any()]
+    splits = list(panels[0][1]["split"].unique())
+    figure = Figure(figsize=(10.5, 0.7 + row_height * len(splits)), layout="constrained")
+    widths = [max(3, rows["feature"].nunique()) for _, rows in panels]
+    grid = figure.subplots(len(splits), len(panels), squeeze=False, width_ratios=widths)
+    for row, split in zip(grid, splits, strict=True):
+        for axes, (label, rows) in zip(row, panels, strict=True):
+            part = rows[rows["split"] == split]
+            draw(axes, part)
+            axes.set(title=split_name(split), ylabel=label)
+            axes.set_ylim(0, None if label == "RMSE" else 1.03)
+            names = [plain(name, 14) for name in part["feature"].unique()]
+            axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 8 else 0)
+            axes.set_xlim(-0.6, len(names) - 0.4)
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
