@@ -193,11 +193,6 @@ class LogRatioLoss(ELBO):
         ValueError: sites that model and guide do not share, or mask differently, a subsampled
             plate other than the `batch_plate`, elements of this that act on each other, or a
             log-ratio that is infinite or not a number.
-
-    Example, a loss of one's own, the standard deviation of the log-ratios:
-        >>> def spread(r: LogRatios) -> Tensor:
-        ...     return r.total.std(0).mean()
-        >>> loss = LogRatioLoss(16, spread)
     """
 
     behaviour: Program | None
@@ -324,8 +319,7 @@ class LogRatioLoss(ELBO):
             return self._log_ratios(programs, args, kwargs).total
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Abstract in Pyro, and not called here."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract in Pyro, and not called here
 
     # -- log-probabilities
 

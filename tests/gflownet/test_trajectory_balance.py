@@ -25,6 +25,7 @@ from plot_attractors.gflownet import (
     TrajectoryBalance,
     VarGrad,
 )
+from plot_attractors.gflownet.programs import FixedValues
 
 from ..problems import (
     LOG_EVIDENCE,
@@ -336,6 +337,11 @@ def test_deltas_with_the_density_of_what_they_follow_from() -> None:
         torch.manual_seed(0)
         weights.append(VarGrad(5, vectorize_particles=False).log_weights(gaussian_model, guide))
     torch.testing.assert_close(*weights)
+    for value, log_q in ((1.0 + 1e-6, 0.0), (1.1, -math.inf)):
+        fixed = FixedValues({"z": torch.tensor(value)})(
+            lambda: pyro.sample("z", dist.Delta(torch.ones(())))
+        )
+        assert float(poutine.trace(fixed).get_trace().log_prob_sum()) == log_q
     structured = AutoStructured(gaussian_model, conditionals="normal", dependencies="linear")
     assert VarGrad(5).log_weights(gaussian_model, structured).isfinite().all()
 
