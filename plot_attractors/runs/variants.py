@@ -33,11 +33,7 @@ class Variant(NamedTuple):
 
 
 def name_of(program: str) -> str:
-    """A program's name, also of a user's own file.
-
-    >>> name_of("hbv"), name_of("/home/me/my_model.py")
-    ('hbv', 'my_model')
-    """
+    """A program's name, also of a user's own file."""
     return Path(program).stem if program.endswith(".py") else program
 
 
@@ -94,6 +90,11 @@ def group(runs: Iterable[Run]) -> list[Variant]:
     settings = [settings_of(seeds[0]) for seeds in members]
     keys = differing(settings)
     names = [_name(table, keys) for table in settings]
+    for name in [name for name, count in Counter(names).items() if count > 1]:
+        alike = [k for k, other in enumerate(names) if other == name]
+        apart = differing([settings[k] for k in alike])
+        for k in alike:
+            names[k] = f"{name}, {_name(settings[k], apart)}"
     if len(members) > 1:
         letters = [*string.ascii_uppercase, *(str(k) for k in range(27, len(members) + 1))]
         names = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=False)]
