@@ -40,7 +40,7 @@ LINES = {
     "docs/": 431,
     "tests/": 20116,
 }
-WORDS = 41945  # of pages
+WORDS = 41947  # of pages
 SLACK_OF_WORDS = 1000
 
 
