@@ -181,7 +181,7 @@ def test_describe_takes_arrays_and_refuses_what_it_would_answer_wrongly() -> Non
     run = untrained()
     x = run.data.batch(3).x
     for given in (x.numpy(), x.long(), x.numpy().astype(int)):
-        assert run.model.describe(given).s.shape[:2] == (3, 1)
+        assert run.model.describe(given, 2).s.shape[:2] == (3, 2)
     assert run.model.describe(x[0].numpy()).s.shape[:2] == (1, 1)
     with pytest.raises(
         ValueError, match=rf"inputs have the shape \('n', {x.shape[1]}\), and these"
