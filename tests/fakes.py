@@ -13,8 +13,6 @@ from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
-__all__ = ["Bags", "Things", "speller"]
-
 
 class Things:
     """Inputs that a function of their number draws; their features are the first columns."""

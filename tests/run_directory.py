@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["documented", "lacking"]
-
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "run-directory.md"
 METRICS = "metrics.csv"
 

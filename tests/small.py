@@ -16,10 +16,6 @@ from plot_attractors import runs
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
 
-__all__ = [
-    "SETTINGS", "ToNearest", "Untrained", "measured", "module_at", "random_decoder", "untrained",
-]  # fmt: skip
-
 
 def module_at(path: Path) -> Any:
     """The module of a file, which no package has."""

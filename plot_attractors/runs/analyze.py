@@ -120,18 +120,18 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
         require(program, file.stem, run)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(run.seed + 1)
-            tables.write(temporary, program.measure(run, config))
-            tables.draw(program, temporary)
         kept = {
             "program": registry.identifier("analyses", file),
             "title": getattr(program, "TITLE", _title(file.stem)),
             "captions": getattr(program, "CAPTIONS", {}),
         }
-        (temporary / ABOUT).write_text(json.dumps(kept), encoding="utf-8")
-        shutil.rmtree(out, ignore_errors=True)
-        temporary.rename(out)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(run.seed + 1)
+            tables.write(temporary, program.measure(run, config))
+            (temporary / ABOUT).write_text(json.dumps(kept), encoding="utf-8")
+            shutil.rmtree(out, ignore_errors=True)
+            temporary.rename(out)
+            tables.draw(program, out)  # a figure that fails loses no table
     except Exception as caught:
         shutil.rmtree(temporary, ignore_errors=True)
         error = caught

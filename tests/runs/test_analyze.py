@@ -47,6 +47,14 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(run: P
     assert {path.name for path in (run / "analyses").iterdir()} == {earlier.name, folder.name}
 
 
+def test_figures_that_fail_lose_no_table(run: Path, tmp_path: Path) -> None:
+    blot = tmp_path / "blot.py"
+    blot.write_text(f"{ANALYSIS.read_text()}\n\ndef draw(tables):\n    1 / 0\n")
+    results = analyze(run, [blot, ANALYSIS])
+    assert outcomes(results) == [("blot", ZeroDivisionError), ("toy_analysis", type(None))]
+    assert len({(result.out / "summary.csv").read_text() for result in results}) == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
