@@ -1,4 +1,4 @@
-"""Your own table of 0/1 columns: CSV, Excel or Parquet."""
+"""Your own table of 0/1 columns: CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(config: Config) -> BinaryTable:
     """The table; ValueError as of `read_table`, and where no file is named."""
     if config.path is None:
         raise ValueError(
-            "Say which table to read: --data animals.csv (CSV, Excel, Parquet). A sample: "
+            "Say which table to read: --data animals.csv (CSV or Parquet). A sample: "
             f"--data {SAMPLE} --set names=animal --set labels=class --set at_least=legs"
         )
     c = config

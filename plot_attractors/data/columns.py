@@ -1,4 +1,4 @@
-"""Columns of a user's table (CSV, Excel or Parquet), and the sentences that refuse them."""
+"""Columns of a user's table (CSV, TSV or Parquet), and the sentences that refuse them."""
 
 from __future__ import annotations
 
@@ -406,7 +406,7 @@ def _require_names(header: Sequence[str], path: Path) -> None:
 
 
 def _decoded(path: Path) -> str:
-    """The text of a file: UTF-8, or else Windows-1252, as Excel writes it."""
+    """The text of a file: UTF-8, or else Windows-1252."""
     data = path.read_bytes()
     with reading(path, "text"):
         if b"\0" in data:
@@ -416,16 +416,6 @@ def _decoded(path: Path) -> str:
     except UnicodeDecodeError:
         logger.warning("%s is not in UTF-8, and is read as Windows-1252", path.name)
         return data.decode("cp1252", errors="replace")
-
-
-def _read_excel(path: Path) -> pd.DataFrame:
-    with reading(path, "xlsx"):
-        whole = pd.read_excel(path, header=None, dtype=object, **EMPTY)  # the first sheet
-        head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
-    _require_names(head, path)
-    frame = whole.iloc[1:].reset_index(drop=True).infer_objects()
-    frame.columns = pd.Index(head, dtype=object)
-    return frame
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -439,5 +429,4 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 READERS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), _read_csv),
     **dict.fromkeys((".parquet", ".pq"), _read_parquet),
-    ".xlsx": _read_excel,
 }

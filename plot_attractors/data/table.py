@@ -107,7 +107,7 @@ def read_table(
     missing: Missing = "refuse",
     **roles: Any,
 ) -> BinaryTable:
-    """Read a table from a CSV (or TSV), Excel or Parquet file, as of `read_columns`.
+    """Read a table from a CSV, TSV or Parquet file, as of `read_columns`.
 
     Columns hold 0 and 1, true and false, yes and no, y and n, t and f, present and absent, or + and
     −. Those that are the same in every row are left out, which the log says. The first line names

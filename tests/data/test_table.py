@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ def write(table: pd.DataFrame, path: Path) -> Path:
     if path.suffix == ".parquet":
         pytest.importorskip("pyarrow")
         table.to_parquet(path)
-    elif path.suffix == ".xlsx":
-        pytest.importorskip("openpyxl")
-        table.to_excel(path, index=False)
     else:
         table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
     return path
@@ -55,7 +51,7 @@ def refusal(path: Path, *args: Any, **kwargs: Any) -> str:
     return sentence
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".xlsx"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
     path = write(frame(), tmp_path / f"animals{suffix}")
     assert read_table(path, "family", ignore="year").columns == tuple(COLUMNS)
@@ -187,7 +183,6 @@ def test_bad_tables(
         ("b.csv", b"a,b\n\xff\xfe,1\n", "column 'a' of b.csv holds 'ÿþ' in row 1"),
         ("c.csv", b"a,b\n0,\x00\n\xff,1\n", "it holds zero bytes"),
         ("d.csv", "a,b\n0,1\n1,0\n".encode("utf-16"), "as in UTF-16: save it as UTF-8"),
-        ("e.xlsx", b"PK\x03\x04 cut short", "as xlsx"),
         ("f.parquet", b"no parquet here", "parquet"),
         ("none.csv", None, "there is no file"),
     ],
@@ -245,20 +240,6 @@ def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert table.columns == ("Flügel", "größe")
         assert table.row_names == ("Käfer", "Bär")
     assert caplog.text.count("is not in UTF-8, and is read as Windows-1252") == 2
-
-
-def test_excel(tmp_path: Path) -> None:
-    sheet, path = pd.read_csv(io.StringIO(PEOPLE)), tmp_path / "a.xlsx"
-    with pd.ExcelWriter(path) as file:
-        sheet.replace({0: "no", 1: "yes"}).to_excel(file, sheet_name="first", index=False)
-        sheet.to_excel(file, sheet_name="second")
-    assert read_table(path).x.tolist() == sheet.to_numpy().tolist()  # the first sheet
-    pd.DataFrame(X).to_excel(path, index=False, header=False)
-    assert "the first line of a.xlsx holds numbers" in refusal(path)
-    gap = pd.DataFrame({"name": [*"uvw"], "a": [0.5, 2, 1.5], "b": [3, None, 1], "c": 1.0})
-    gap.to_excel(path, index=False)
-    numbers = read_columns(path).frame.drop(columns="name")
-    assert numbers.dtypes.map(pd.api.types.is_numeric_dtype).all()
 
 
 def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
@@ -420,13 +401,13 @@ def test_a_column_without_a_name_names_the_rows(tmp_path: Path, kind: str) -> No
     assert read_table(path).read(path)[1] == ("owl", "NA", "elk, old")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".xlsx", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_an_index_of_pandas_names_the_rows_unless_it_counts_them(
     tmp_path: Path, suffix: str
 ) -> None:
     path = tmp_path / f"a{suffix}"
     for index, names in ((list("vwxyz"), tuple("vwxyz")), (range(5), ()), (range(1, 6), ())):
         table = pd.DataFrame(X, columns=COLUMNS, index=index).astype({"fur": bool})
-        {".csv": table.to_csv, ".xlsx": table.to_excel, ".parquet": table.to_parquet}[suffix](path)
+        {".csv": table.to_csv, ".parquet": table.to_parquet}[suffix](path)
         data = read_table(path)
         assert (data.columns, data.row_names) == (tuple(COLUMNS), names)
