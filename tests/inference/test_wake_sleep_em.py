@@ -1,4 +1,4 @@
-"""EM with the exact posterior, with dynamics and without: phases, and who is trained when."""
+"""EM with the exact posterior: phases, and who is trained when."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def test_beta_is_1_until_an_e_step() -> None:
 def test_it_raises_the_evidence_of_its_sentences_by_nats_and_trains_phi_alone() -> None:
     torch.manual_seed(0)
     model, data = with_data({})
-    settings = {"pretrain": 200, "m_updates": 200, "batch": 64}
-    fit = run_to(schedule("exact_em", model, data, settings), "warm_up")
+    settings = {"pretrain": 200, "warm_up": 200, "cycles": 0, "final_e_updates": 0, "batch": 64}
+    fit = run_to(schedule("wake_sleep_em", model, data, settings), "warm_up")
     before, first = snapshot(model), fit.summary()
     while not fit.done:
         fit.step()
@@ -125,11 +125,9 @@ def test_it_raises_the_evidence_of_its_sentences_by_nats_and_trains_phi_alone() 
 # -- settings
 
 
-@pytest.mark.parametrize("inference", ["wake_sleep_em", "exact_em"])
-def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: str) -> None:
+def test_sentences_that_neither_factor_nor_can_be_listed_are_refused() -> None:
     many = {"language.groups": (1,) * 32, "language.max_length": 7}
     model, data = with_data({**HBV, **many})
     with pytest.raises(ValueError, match=r"4,514,872 sentences cannot .*--inference gflownet_em"):
-        schedule(inference, model, data, {})
-    model, data = sprites(many)
-    schedule(inference, model, data, {})
+        schedule("wake_sleep_em", model, data, {})
+    schedule("wake_sleep_em", *sprites(many), {})

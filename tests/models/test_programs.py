@@ -20,7 +20,6 @@ PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
 LETTER = ("detailed_balance_em",)  # of `algorithms`
 TRAINED = {  # parts of models, by the inference programs that train them
-    "exact_em": PHI,
     "wake_sleep_em": PHI | THETA,
     **dict.fromkeys(LETTER, PHI | THETA | {"flow_correction", "log_partition"}),
     "gflownet_em": PHI | THETA | {"sentence_policy"},
@@ -30,7 +29,7 @@ TRAINED = {  # parts of models, by the inference programs that train them
     "hard_coded": set(),
 }
 KINDS = (  # models, and the inference programs that fit them
-    (MODELS, ["wake_sleep_em", "gflownet_em", "exact_em"]),
+    (MODELS, ["wake_sleep_em", "gflownet_em"]),
     (["vqvae"], ["vqvae"]),
     (["emergent_communication"], ["emergent_communication"]),
     (["grammar"], ["grammar"]),
@@ -67,7 +66,6 @@ WORDS = POLICY | {"sentences.temperatures": 3, "vocabulary": 8}
 LETTERS = {"pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8}
 PAPER = registry.load("models", "algorithms").PRESETS["paper"]
 RESUMED: dict[str, Any] = {  # inference program, its settings, model program and its settings
-    "exact": ("exact_em", {"pretrain": 3, "m_updates": 4}, "hbv", {}),
     "wake-sleep": ("wake_sleep_em", EM, "hbv", HBV),
     "wake-sleep, tokens": ("wake_sleep_em", EM | {"vocabulary": 4}, "dsprites", {}),
     "gflownet": ("gflownet_em", POLICY, "hbv", HBV),

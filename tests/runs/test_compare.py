@@ -170,7 +170,7 @@ def test_only_settings_that_differ_are_shown(tmp_path: Path) -> None:
 
 def test_a_setting_of_another_program_is_no_difference(tmp_path: Path) -> None:
     a = make(tmp_path / "a", settings={"alpha": 2})
-    b = make(tmp_path / "b", inference="exact_em", settings={"rate": 0.5})
+    b = make(tmp_path / "b", inference="other_em", settings={"rate": 0.5})
     assert settings_of(compare([a, b])) == ["inference"]
     table = compare([a, b, make(tmp_path / "c", settings={"alpha": 3})])
     assert settings_of(table) == ["inference", "alpha"]

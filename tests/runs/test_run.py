@@ -159,7 +159,7 @@ def test_denormal_numbers_are_zero_while_a_run_trains(tmp_path: Path) -> None:
         ({"settings": {"replay.size": "5"}}, r"\(inference.replay.size: 20, not 5\)"),
         ({"settings": {"replay.updates": 0, "replay.size": 5}}, "'replay.size' has no effect here"),
         ({"settings": {"cycles": 0, "activation": "relu"}}, "no effect here: with cycles=0"),
-        ({"inference": "exact_em"}, "other settings|AttractorModel"),
+        ({"inference": "wake_sleep_em"}, "other settings|AttractorModel"),
     ],
 )
 def test_what_is_refused_leaves_a_run_as_it_is(
@@ -350,7 +350,7 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
     model = SimpleNamespace(Config=SimpleNamespace(DATA="hbv", INFERENCE="wake_sleep_em"))
     for program, data, inference, name in (
-        ("/a/mine.py", "hbv", "exact_em", "mine-exact_em-full-0"),
+        ("/a/mine.py", "hbv", "other_em", "mine-other_em-full-0"),
         ("vqvae", "dsprites", "wake_sleep_em", "vqvae-dsprites-full-0"),
         ("attractor", "dsprites", "wake_sleep_em", "dsprites-full-0"),
     ):

@@ -71,13 +71,13 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
 def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
     text = """
         programs = "hbv"
-        inference = ["gflownet_em", "exact_em"]
+        inference = ["gflownet_em", "wake_sleep_em"]
         preset = ["smoke", "demo"]
         seeds = [3, 5]
     """
     result = read_sweep(sweep(tmp_path, text))
     assert result[0].path == Path("runs/sweep/hbv-gflownet_em-smoke-seed=3").absolute()
-    assert result[-1].name == "hbv-exact_em-demo-seed=5"
+    assert result[-1].name == "hbv-wake_sleep_em-demo-seed=5"
 
 
 MISTAKES = r"""
