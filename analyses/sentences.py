@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +12,10 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
-from plot_attractors.analysis.parts import name_columns
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, RED, add_scale, plain
 from plot_attractors.data import (
     Batch,
@@ -39,10 +37,7 @@ CAPTIONS = {
     "sentences": (
         "Sentences of each class; names of a tree are its branches, L and R, and those that "
         "training did not show are red. Tokens: the share of sentences that hold each; tokens "
-        "between two lines exclude each other. Then the sentence read most often, with its share. "
-        "Decoded: what the sentences stand for, on average; meant: the prototype of the class, or "
-        "the mean of its rows. Black is 0, white is 1; of columns that are no bits, red is above "
-        "and blue below the mean, by up to two standard deviations."
+        "between two lines exclude each other. Then the sentence read most often, with its share."
     ),
     "images": (
         "Sentences of images, not chosen by hand. A row for each input: the input; what is decoded "
@@ -73,12 +68,15 @@ class Config:
 
 def _has_sentences(run: Run) -> bool:
     kind = sampling.kind_of_inputs(run)
+    if kind == sampling.IMAGES:
+        return bool(run.model.posterior.factored)
     vectors = kind in (sampling.BITS, sampling.REAL, sampling.NUMBERS)
-    return kind == sampling.IMAGES or (vectors and sampling.is_listed(run.model))
+    return vectors and sampling.is_listed(run.model)
 
 
 NEEDS = shape.ATTRACTORS & shape.Needs(
-    "images, or vectors with sentences that can be listed", _has_sentences
+    "images with a posterior that factors, or vectors with sentences that can be listed",
+    _has_sentences,
 )
 
 
@@ -87,7 +85,6 @@ NEEDS = shape.ATTRACTORS & shape.Needs(
 
 TOP = 10  # sentences of each class in sentences.csv
 IN_WORDS = 4  # columns that a token is told by, each way
-TYPICAL = 4  # rows
 
 
 class Classes(NamedTuple):
@@ -97,7 +94,6 @@ class Classes(NamedTuple):
     member: Tensor
     names: list[str]
     held_out: np.ndarray
-    meant: Tensor  # (N, bits)
 
 
 def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[str, Any]:
@@ -110,27 +106,22 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
       sentences the mean number of tokens, the entropy, nats, and the share of the most frequent one
       (top).
     - ``sentences.csv``: the most frequent sentences of each class.
-    - ``classes.npz``: P(token present | class), and bits as in the figure; other numbers are less
-      their mean, in standard deviations.
+    - ``classes.npz``: P(token present | class).
     """
     model, language = run.model, run.model.language
     classes = _classes(run.data, exemplars, inputs)
     n = len(classes.names)
     states = sampling.states_at(model, model.encode(classes.x), draws, [model.steps])[0]
     p = sampling.sentence_distribution(model, states)
-    sampler = _class_mean(p, classes.member, n)
-    kind = sampling.kind_of_inputs(run)
-    bits, meant = model.decoder(model.embeddings()).mean, classes.meant
-    if kind == sampling.NUMBERS:  # of which only the real ones are standardised already
-        centre, scale = classes.x.mean(0), classes.x.std(0).clamp(min=1e-6)
-        bits, meant = (bits - centre) / scale, (meant - centre) / scale
+    inputs_of = torch.bincount(classes.member, minlength=n)
+    sampler = torch.zeros(n, p.shape[1]).index_add(0, classes.member, p) / inputs_of[:, None]
     bags = language.bag(model.sentences)
     share, index = sampler.topk(min(TOP, len(bags)), -1)
     names = np.array([language.name(s) for s in model.sentences], dtype=object)
     summary = {
         "class": classes.names,
         "held_out": classes.held_out,
-        "inputs": torch.bincount(classes.member, minlength=n).numpy(),
+        "inputs": inputs_of.numpy(),
         "length": (sampler @ bags.sum(-1)).numpy(),
         "entropy": -torch.xlogy(sampler, sampler).sum(-1).numpy(),
         "top": share[:, 0].numpy(),
@@ -146,12 +137,8 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
         "sentences.csv": pd.DataFrame(sentences),
         "classes.npz": {
             "tokens": (sampler @ bags).numpy(),
-            "decoded": (sampler @ bits).numpy(),
-            "meant": meant.numpy(),
             "groups": np.array(language.groups),
             "names": np.array([language.token_name(j) for j in range(language.tokens)]),
-            "columns": np.array(getattr(run.data, "columns", ()), dtype=str),
-            "real": np.array(kind != sampling.BITS),
         },
     }
 
@@ -162,8 +149,7 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         member = torch.arange(n).repeat_interleave(exemplars)
         held_out = np.zeros(n, dtype=int)
         held_out[data.held_out_classes.numpy()] = 1
-        names = list(data.class_names)
-        return Classes(data.exemplars(member), member, names, held_out, data.prototypes)
+        return Classes(data.exemplars(member), member, list(data.class_names), held_out)
     batch = data.batch(inputs)
     x, member, names = batch.x, torch.zeros(inputs, dtype=torch.int64), ["all inputs"]
     if batch.labels.shape[1] and data.features[0].categorical:
@@ -172,17 +158,7 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         if known.any():
             found, member = value[known].unique(return_inverse=True)
             x, names = x[known], [data.features[0].outcomes[int(v)] for v in found]
-    meant = _class_mean(x, member, len(names))
-    return Classes(x, member, names, np.zeros(len(names), dtype=int), meant)
-
-
-def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
-    """(N, C) means of the known values of each class, NaN where there is none; values (n, C),
-    member (n,).
-    """
-    whole = torch.zeros(classes, values.shape[1])
-    total = whole.index_add(0, member, values.nan_to_num())
-    return total / whole.index_add(0, member, (~values.isnan()).float())
+    return Classes(x, member, names, np.zeros(len(names), dtype=int))
 
 
 def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
@@ -192,11 +168,9 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
 
     - ``rows.csv`` (row, from 0; name; split; sentence, share; likeliest, probability): the sentence
       of the greatest mean P(s | z_T), and the likeliest sentence of the exact posterior.
-    - ``token_columns.csv`` (token, column, kind, value, low, high): of training rows, the
-      `difference` of every column and every value of a label.
-    - ``tokens.csv`` (token, share, higher, lower, typical): the same in words. Those columns whose
-      interval leaves out 0, the strongest first. Typical: the training rows whose columns speak
-      most for the token, of those that hold it. share: mean P(token in the sentence | x).
+    - ``tokens.csv`` (token, share, higher, lower): of training rows, mean P(token in the sentence |
+      x), and the columns and values of labels that it raises and lowers, with the `difference`:
+      those whose interval leaves out 0, the strongest first.
     """
     model, data, language = run.model, run.data, run.model.language
     rows, split = sampling.numbered_rows(data, inputs)
@@ -220,33 +194,18 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
         (column[:, None] == torch.arange(len(feature.outcomes))).float()
         for feature, column in zip(data.features, values.T, strict=True)
     ]
-    told = [(name, "column") for name in data.columns]
-    told += [(f"{f.name}={v}", "label") for f in data.features for v in f.outcomes]
-    columns = pd.DataFrame(told, columns=["column", "kind"])
-    times = resample(x)
-    x = torch.cat([x, *labels], -1)
-    effects = difference(held, x, times)
-    known = torch.where(x.isnan(), x.nanmean(0), x)
-    parts, tokens = [], []
-    for j in range(language.tokens):
-        value, low, high = (part[j] for part in effects)
-        numbers = {"value": value.numpy(), "low": low.numpy(), "high": high.numpy()}
-        parts.append(columns.assign(token=language.token_name(j), **numbers))
-        score = (known @ value.float()).masked_fill(held[:, j] < 0.5, -torch.inf)
-        typical = score.argsort(descending=True)[:TYPICAL]
-        typical = rows[typical[score[typical].isfinite()]]
-        tokens.append({
-            "token": language.token_name(j), "share": float(held[:, j].mean()),
-            "higher": _in_words(columns["column"], value, low > 0),
-            "lower": _in_words(columns["column"], -value, high < 0),
-            "typical": ", ".join(sampling.row_names(data, typical)),
-        })  # fmt: skip
-    order = ["token", "column", "kind", "value", "low", "high"]
-    return {
-        "rows.csv": listed,
-        "token_columns.csv": pd.concat(parts)[order],
-        "tokens.csv": pd.DataFrame(tokens),
-    }
+    names = [*data.columns, *(f"{f.name}={v}" for f in data.features for v in f.outcomes)]
+    effects = difference(held, torch.cat([x, *labels], -1), resample(x))
+    tokens = [
+        {
+            "token": language.token_name(j),
+            "share": float(held[:, j].mean()),
+            "higher": _in_words(names, value, low > 0),
+            "lower": _in_words(names, -value, high < 0),
+        }
+        for j, (value, low, high) in enumerate(zip(*effects, strict=True))
+    ]
+    return {"rows.csv": listed, "tokens.csv": pd.DataFrame(tokens)}
 
 
 def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
@@ -280,7 +239,7 @@ def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
     return Estimate(torch.cat([statistic(one, once) for one in tokens]), low, high)
 
 
-def _in_words(names: pd.Series[str], strength: Tensor, known: Tensor) -> str:
+def _in_words(names: Sequence[str], strength: Tensor, known: Tensor) -> str:
     """For example "feathers (0.9), eggs (0.6)": the strongest of those that are known."""
     order = strength.masked_fill(~known, -torch.inf).argsort(descending=True)[:IN_WORDS].tolist()
     return ", ".join(f"{names[k]} ({abs(float(strength[k])):.1f})" for k in order if known[k])
@@ -289,7 +248,6 @@ def _in_words(names: pd.Series[str], strength: Tensor, known: Tensor) -> str:
 # -- measures of images ----------------------------------------------------------------------------
 
 
-BEAMS, KEPT = 32, 256  # of the search for best sentences, where the posterior does not factor
 SIMULATED = 4096  # trajectories simulated at once
 READ = 4  # sentences of an input in the figure
 LISTED = 10  # sentences of an input in the table
@@ -303,10 +261,9 @@ class Sampled(NamedTuple):
 
     - ``batch``: the inputs, and ``q`` their P(z0 | x), (B, d);
     - ``s``: (B, draws, width) sentences read off their trajectories;
-    - ``posterior``: (B, draws, width) sentences drawn ∝ R(s; x), exactly where the posterior
-      factors, else among the best that a beam search visited;
-    - ``best``: (B, width) the sentence of the highest reward, of all or of those visited;
-    - ``log_z``: (B,) log Σ_s R(s; x), nats, over all sentences or those visited.
+    - ``posterior``: (B, draws, width) sentences drawn ∝ R(s; x), exactly;
+    - ``best``: (B, width) the sentence of the highest reward;
+    - ``log_z``: (B,) log Σ_s R(s; x), nats.
     """
 
     split: str
@@ -322,13 +279,9 @@ def sample(model: AttractorModel, batch: Batch, split: str, draws: int) -> Sampl
     """`draws` sentences of each input, off its trajectories and of its posterior, and its best."""
     s = torch.cat([model.describe(x, draws).s for x in batch.x.split(max(1, SIMULATED // draws))])
     q = model.encode(batch.x).distribution
-    if model.posterior.factored:
-        exact: Any = model.posterior(q)
-        posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
-        return Sampled(split, batch, q, s, posterior, exact.mode, exact.log_z)
-    best = sampling.search_sentences(model, q, BEAMS, KEPT)
-    posterior = torch.stack([best.sample() for _ in range(draws)], 1)
-    return Sampled(split, batch, q, s, posterior, best.s[:, 0], best.log_z)
+    exact: Any = model.posterior(q)
+    posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
+    return Sampled(split, batch, q, s, posterior, exact.mode, exact.log_z)
 
 
 def measure_images(run: Run, config: Config) -> dict[str, Any]:
@@ -534,7 +487,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures of vectors ----------------------------------------------------------------------------
 
 
-BOUND = 2.0  # standard deviations of a real-valued column; what is farther has the same colour
 MOST_CLASSES = 30  # in the figure, the largest: of a tree, its first four generations
 
 
@@ -554,15 +506,15 @@ def draw_classes(tables: Mapping[str, Any]) -> Figure:
     order = classes.nlargest(MOST_CLASSES, "inputs").sort_values("class", kind="stable").index
     rows = len(order)
     height = max(3.0, 1.6 + 0.21 * rows)
-    widths = [max(1.5, 0.22 * len(tokens)), 1.9, 2.6, 2.6]
+    widths = [max(1.5, 0.22 * len(tokens)), 1.9]
     figure = Figure(figsize=(sum(widths) + 2.6, height), layout="constrained")
-    share, often, decoded, meant = figure.subplots(1, 4, sharey=True, width_ratios=widths)
+    share, often = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     share.set_yticks(range(rows), [plain(str(classes["class"][k])) for k in order])
     for label, k in zip(share.get_yticklabels(), order, strict=True):
         label.set_color(RED if classes["held_out"][k] else "black")
 
-    shared: dict[str, Any] = {"vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
-    image = share.imshow(arrays["tokens"][order], cmap="viridis", **shared)
+    look: dict[str, Any] = {"vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
+    image = share.imshow(arrays["tokens"][order], cmap="viridis", **look)
     starts = np.cumsum(arrays["groups"])[:-1] - 0.5
     share.vlines(starts, -0.5, rows - 0.5, color="white", linewidth=1.5)
     every = max(1, len(tokens) // 16)
@@ -574,18 +526,9 @@ def draw_classes(tables: Mapping[str, Any]) -> Figure:
         often.text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
     often.set_title("most frequent sentence")
     often.set_axis_off()
-    noun, look = "bit", shared | {"cmap": "gray"}
-    if arrays["real"]:
-        noun, look = "column", shared | {"vmin": -BOUND, "vmax": BOUND, "cmap": "RdBu_r"}
-    for axes, title in ((decoded, "decoded"), (meant, "meant")):
-        axes.imshow(arrays[title][order], **look)
-        axes.set(title=f"{noun}s {title}", xlabel=noun)
-        if not name_columns(axes, arrays["columns"]):
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    for axes in (share, decoded, meant):
-        axes.tick_params(left=False)
-        axes.spines[:].set_visible(False)
-    add_scale(meant, image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
+    share.tick_params(left=False)
+    share.spines[:].set_visible(False)
+    add_scale(often, image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
     return figure
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
 
 from plot_attractors.language import Language
 
@@ -21,16 +20,6 @@ class BestSentences(NamedTuple):
 
     s: Tensor
     log_reward: Tensor
-
-    @property
-    def log_z(self) -> Tensor:
-        """(B,) log Σ_k R(s_k; x), nats: a lower bound of log Z(x)."""
-        return self.log_reward.logsumexp(-1)
-
-    def sample(self) -> Tensor:
-        """(B, width) a visited sentence of each input, with probability ∝ R(s; x)."""
-        among = Categorical(logits=self.log_reward, validate_args=False)
-        return self.s[torch.arange(len(self.s), device=self.s.device), among.sample()]
 
 
 @torch.no_grad()

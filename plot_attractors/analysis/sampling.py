@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, constraints
 
-from plot_attractors.analysis.beam import BestSentences, beam_search
+from plot_attractors.analysis.beam import beam_search
 from plot_attractors.data import Batch, BinaryTable, Vectors, is_real
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
@@ -313,19 +313,6 @@ def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
     rows = max(1, CELLS // max(1, z.shape[1] * len(model.sentences)))  # of no draws: NaN
     return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
-
-
-def search_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
-    """The best sentences of inputs with P(z0 | x) = q (B, d), by `beam_search`."""
-    parts, rows = [], max(1, SEARCHED // beams)
-    for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):
-        each = Normal(loc[:, None], scale[:, None])
-
-        def reward(s: Tensor, each: Normal = each) -> Tensor:
-            return model.reward(each, None, s)
-
-        parts.append(beam_search(reward, model.language, len(loc), beams, keep, model.device))
-    return BestSentences(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
 class NearestSentence(NamedTuple):

@@ -82,7 +82,6 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
     birds = dict(zip(data.row_names, data.x[:, j].tolist(), strict=True))
     share = float(data.x[data.members["train"], j].float().mean())
     assert tokens.loc["A", "share"] == pytest.approx(share)
-    assert all(birds[name] for name in tokens.loc["A", "typical"].split(", "))
     assert tokens.loc["B", "lower"].startswith("feathers (")
     assert (tokens.loc["C":, ["higher", "lower"]] == "").all(axis=None)
     rows = tables["rows.csv"].set_index("name").loc[list(data.row_names)]
@@ -96,14 +95,6 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
         exact = model.posterior.log_prob(model.encode(x).distribution).exp().max(-1)
     assert rows["likeliest"].tolist() == [names[k] for k in exact.indices]
     assert rows["probability"].tolist() == pytest.approx(exact.values.tolist())
-
-
-def test_the_figure_of_a_table_shows_names() -> None:
-    tables = measured("sentences", animals(), draws=2, inputs=50)
-    assert len(tables["rows.csv"]) == 50
-    figures = program.draw(tables)
-    bits = [t.get_text() for t in figures["sentences"].axes[3].get_xticklabels()]
-    assert "feathers" in bits
 
 
 # Images
@@ -197,9 +188,8 @@ def images(name: str, **settings: Any) -> tuple[Untrained, list[pd.DataFrame]]:
     return run, [tables[f"{name}.csv"] for name in ("summary", "sentences", "tokens")]
 
 
-@pytest.mark.parametrize("groups", [6, 40])
-def test_sprites(groups: int) -> None:
-    of_groups = {"language.groups": (1,) * groups, "language.max_length": 5}
+def test_sprites() -> None:
+    of_groups = {"language.groups": (1,) * 40, "language.max_length": 5}
     _, (summary, sentences, tokens) = images("dsprites", **of_groups)
     splits = ["train", "position", "position+colour", "position+shape"]
     assert list(summary["split"]) == list(sentences["split"].unique()) == splits
@@ -219,9 +209,8 @@ def test_sprites(groups: int) -> None:
     assert tokens["sampler"].sum() == pytest.approx(summary["length"][0], rel=1e-4)
 
 
-@pytest.mark.parametrize("token_axes", [True, False])
-def test_the_posterior_is_exact_where_all_sentences_are_visited(token_axes: bool) -> None:
-    run, (_, sentences, _) = images("dsprites", token_axes=token_axes)
+def test_the_posterior_is_that_of_listed_sentences() -> None:
+    run, (_, sentences, _) = images("dsprites")
     torch.manual_seed(0)
     q = run.model.encode(run.data.batch(60).x).distribution
     exact = run.model.posterior.log_prob(q).exp()

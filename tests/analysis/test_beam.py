@@ -29,7 +29,6 @@ def test_with_enough_beams_every_sentence_is_visited_once_and_in_order(language:
     finite, n = result.log_reward.isfinite(), language.count
     assert finite.sum(1).tolist() == [n] * 3
     assert torch.allclose(result.log_reward[:, :n], listed.sort(1, descending=True).values)
-    assert torch.allclose(result.log_z, listed.logsumexp(1))
     assert all(len(row.unique()) == n for row in language.key(result.s[:, :n]))
     assert torch.allclose(log_reward(result.s)[finite], result.log_reward[finite])
 
@@ -44,10 +43,3 @@ def test_it_finds_the_nearest_sum_of_tokens_among_millions() -> None:
     reward = lambda s: -50 * (s @ token - x).square().sum(-1)  # noqa: E731
     result = beam_search(reward, language, 50, beams=16, keep=4)
     assert (result.s[:, 0] == right).all(-1).float().mean() > 0.9
-
-
-def test_samples_follow_the_reward_among_those_visited() -> None:
-    log_r = torch.tensor([0.1, 0.6, 0.3]).log()
-    language = Language((1,) * 3, max_length=1)
-    result = beam_search(lambda s: (s * log_r).sum(-1), language, 4000, beams=3, keep=3)
-    assert torch.allclose(result.sample().mean(0), log_r.softmax(-1), atol=0.04)
