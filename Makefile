@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
-EXTRAS ?= dev,parquet,render,tensorboard
+EXTRAS ?= dev,parquet,render
 
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed

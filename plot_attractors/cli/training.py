@@ -40,7 +40,6 @@ def fit(
     threads: Annotated[
         int | None, Option(min=1, max=1024, help="Of torch; default: all cores.")
     ] = None,
-    tensorboard: Annotated[bool, Option("--tensorboard", help="Metrics for TensorBoard.")] = False,
     log_every: Annotated[int, Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
     checkpoint_seconds: Annotated[float, Option(min=0.0, help="Between checkpoints.")] = 60.0,
 ) -> None:
@@ -72,7 +71,6 @@ def fit(
                 settings=changed,
                 resume=resume,
                 device=device,
-                tensorboard=tensorboard,
                 on_progress=view.show,
                 log_every=log_every,
                 checkpoint_seconds=checkpoint_seconds,

@@ -86,7 +86,6 @@ class Loop:
     model: torch.nn.Module
     trainer: Any
     data: Mapping[str, Any]  # its `data.digests`
-    tensorboard: bool
     on_progress: Callable[[Progress], None] | None
     checkpoint_seconds: float
 
@@ -110,7 +109,6 @@ class Loop:
             "seconds": self.before,
         }
         self._write_environment(environment)
-        self.board = _tensorboard(self.path, self.first) if self.tensorboard else None
         # Pyro's checks double the cost of a site: the tests keep them on, training turns them off
         keep = bool(os.environ.get("PLOT_ATTRACTORS_VALIDATE"))
         validation = contextlib.nullcontext() if keep else pyro.validation_enabled(False)
@@ -121,8 +119,6 @@ class Loop:
             self._save()
             environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
             self._write_environment(environment)
-            if self.board is not None:
-                self.board.close()
             position = self.trainer.position
             if stopped is not None and position < self.total:
                 raise Interrupted(self.path, position, self.total, stopped)
@@ -195,9 +191,6 @@ class Loop:
         position, seconds = self.trainer.position, round(self.elapsed, 3)
         head = {"step": position, "phase": phase.name, "cycle": phase.cycle, "seconds": seconds}
         self.rows.append({**head, **self.latest})
-        if self.board is not None:
-            for name, value in {**self.latest, "seconds": seconds}.items():
-                self.board.add_scalar(name, value, position)
 
     def _read(self) -> None:
         """Read the metrics of the updates since the last row, and refuse what is not finite."""
@@ -254,14 +247,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
-
-
-def _tensorboard(run: Path, step: int) -> Any:
-    """A writer into the run directory, after `step` updates; what earlier files hold is hidden."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    purge = step + 1 if step else None
-    return SummaryWriter(str(run / "tensorboard"), purge_step=purge)  # type: ignore[no-untyped-call]
 
 
 # SIGUSR2 is how SLURM says that the time is nearly up

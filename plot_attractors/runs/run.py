@@ -140,7 +140,6 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     device: str = "cpu",
-    tensorboard: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     log_every: int = 100,
     checkpoint_seconds: float = 60.0,
@@ -165,7 +164,6 @@ def fit(
         out: the directory; by default `default_path`.
         settings: overrides by dotted names or nested, as text or as Python values.
         resume: go on with an unfinished run; where there is none, start.
-        tensorboard: write the metrics into event files, too, in the folder ``tensorboard``.
         on_progress: called a few times a second.
 
     Raises:
@@ -177,10 +175,7 @@ def fit(
     check_whole("seed", seed, 0)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
     with denormals_are_zero():
-        _train(
-            planned, torch.device(device), resume, tensorboard=tensorboard,
-            on_progress=on_progress, checkpoint_seconds=checkpoint_seconds,
-        )  # fmt: skip
+        _train(planned, torch.device(device), resume, on_progress, checkpoint_seconds)
     return planned.path
 
 
@@ -198,7 +193,7 @@ def untrained(
     return of.model.build(configs["model"], loaded), loaded
 
 
-def _train(planned: Plan, device: torch.device, resume: bool, **options: Any) -> None:
+def _train(planned: Plan, device: torch.device, resume: bool, *options: Any) -> None:
     path, config, loaded = planned.path, planned.config, planned.programs
     with store.lock(path), torch.random.fork_rng(devices=cuda_devices(device)):
         checkpoint = store.enter(path, config, resume)
@@ -219,7 +214,7 @@ def _train(planned: Plan, device: torch.device, resume: bool, **options: Any) ->
         _require_as_built(model, before)
         if checkpoint is None:
             store.write(path / "config.toml", tomlkit.dumps(config).encode())
-        Loop(path, config, device, checkpoint, model, trainer, digest, **options).run()
+        Loop(path, config, device, checkpoint, model, trainer, digest, *options).run()
 
 
 def programs(

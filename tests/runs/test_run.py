@@ -368,15 +368,3 @@ def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, tmp_path / "run")
     assert [p.position for p in seen] == sorted(p.position for p in seen)
     assert (seen[-1].position, seen[-1].total, seen[-1].remaining) == (TOTAL, TOTAL, 0.0)
-
-
-def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    path = train(tmp_path / "run", tensorboard=True)
-    events = EventAccumulator(str(path / "tensorboard"))
-    events.Reload()
-    logged = {event.step: event.value for event in events.Scalars("fit_loss")}
-    metrics = Run(path).metrics().dropna(subset="fit_loss").set_index("step")["fit_loss"]
-    assert logged == pytest.approx(metrics.to_dict(), rel=1e-6)
