@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
@@ -203,7 +202,6 @@ def test_reading_a_run_runs_no_file_that_it_brought_along(tmp_path: Path, run: P
     mark, bomb = tmp_path / "mark", copied / "analyses" / "toy_analysis" / "evil.py"
     bomb.write_text(f"open({str(mark)!r}, 'w').close()\n")
     (bomb.parent / ".program").write_text(str(bomb))
-    (bomb.parent / ".about.json").write_text(json.dumps({"program": str(bomb)}))
     assert call("report", copied).exit_code == 0
     config = (copied / "config.toml").read_text()
     for named in (str(bomb), "evil.py"):

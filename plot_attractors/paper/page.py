@@ -193,7 +193,7 @@ def _figure(runs: Sequence[Training], plot: Plot) -> Block:
     for folder in (path / "analyses" / plot.analysis for path in itertools.islice(own, 1)):
         if folder.is_dir() and plot.stem in pictures.stems(folder):
             image = Image(title, plot.stem, pictures.data_uri(folder, plot.stem))
-            return Figure([image], about(folder)[1].get(plot.stem, ""))
+            return Figure([image], about(plot.analysis)[1].get(plot.stem, ""))
     return Text(f"{title}: there is no figure of {plot.analysis} yet.")
 
 

@@ -52,7 +52,7 @@ def views(variants: Sequence[Variant]) -> list[Block]:
         files = [(title, folder / viewer.FILE) for title, folder in _having(variants, name)]
         texts = [(title, file.read_text("utf-8")) for title, file in files if file.is_file()]
         if cells := [View(title, text) for title, text in texts if viewer.is_view(text)]:
-            caption = about(files[0][1].parent)[1].get("view", "")
+            caption = about(name)[1].get("view", "")
             blocks.append(Figure(cells, caption, f"view-{anchor(name)}"))
     return blocks
 
@@ -79,7 +79,7 @@ def _title(run: Run, variant: Variant, variants: Sequence[Variant]) -> str:
 
 
 def _analysis(name: str, having: Having) -> Part:
-    title, captions = about(having[0][1])
+    title, captions = about(name)
     blocks: list[Block] = []
     stems = set().union(*(pictures.stems(folder) for _, folder in having))
     for stem in [*(stem for stem in captions if stem in stems), *sorted(stems - captions.keys())]:

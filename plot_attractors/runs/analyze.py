@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import time
@@ -17,8 +16,6 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 
 __all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "require"]
-
-ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
 
 Settings = Mapping[str, Any]
 
@@ -120,15 +117,9 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
         require(program, file.stem, run)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        kept = {
-            "program": registry.identifier("analyses", file),
-            "title": getattr(program, "TITLE", _title(file.stem)),
-            "captions": getattr(program, "CAPTIONS", {}),
-        }
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
             tables.write(temporary, program.measure(run, config))
-            (temporary / ABOUT).write_text(json.dumps(kept), encoding="utf-8")
             shutil.rmtree(out, ignore_errors=True)
             temporary.rename(out)
             tables.draw(program, out)  # a figure that fails loses no table
@@ -138,15 +129,9 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
     return AnalysisResult(file.stem, out, time.monotonic() - begun, error)
 
 
-def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
-def about(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the program that filled the folder of an analysis, as it kept them; no
-    program of the folder's is run.
-    """
-    if not (folder / ABOUT).is_file():
-        return _title(folder.name), {}
-    kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    return kept.get("title", _title(folder.name)), kept.get("captions", {})
+def about(name: str) -> tuple[str, dict[str, str]]:
+    """TITLE and CAPTIONS of an analysis of the package; of a user's own, a title of its name."""
+    if name not in registry.names("analyses"):
+        return name.replace("_", " ").capitalize(), {}
+    program = registry.load("analyses", name)
+    return program.TITLE, program.CAPTIONS

@@ -81,8 +81,7 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path, tmp_pa
     assert results.sources[0].startswith("data:image/svg+xml;base64,")
     for part in (
         "A straight line through points with noise",
-        "Predictions <of the line>",
-        "on the line they agree & nothing is left.",
+        "Toy analysis",
         "replay.size",
         "A short training: the preset smoke",
         "trajectories needs a model with attractors, and two or more latent dimensions",

@@ -9,11 +9,6 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-TITLE = "Predictions <of the line>"
-CAPTIONS = {
-    "predictions": "Predictions against the data; on the line they agree & nothing is left."
-}
-
 
 @dataclass(frozen=True)
 class Config:
