@@ -1,19 +1,12 @@
-"""Figures of analyses: colours that colour-blind readers can tell apart, one style, files without
-dates.
-"""
+"""Figures of analyses: colours that colour-blind readers can tell apart, and small parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
-import matplotlib
-import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
 
 # Okabe and Ito's colours
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
@@ -32,33 +25,6 @@ SPLIT_COLOURS = {
     "position+colour": PURPLE,
     "position+shape": GREEN,
 }
-
-_STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 10,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "figure.titlesize": 12,
-}
-
-
-def style() -> AbstractContextManager[None]:
-    """Context in which axes are made in the style of the analyses, whatever a user's own is."""
-    return matplotlib.style.context(["default", _STYLE])
-
-
-def save(figure: Figure, stem: Path) -> None:
-    """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes, whenever it is
-    drawn.
-    """
-    with style(), matplotlib.rc_context({"svg.hashsalt": "plot-attractors"}):
-        figure.savefig(stem.with_suffix(".png"), dpi=150)
-        figure.savefig(stem.with_suffix(".svg"), dpi=150, metadata={"Date": None})
 
 
 def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> None:

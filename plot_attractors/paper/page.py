@@ -28,7 +28,7 @@ from plot_attractors.report.builder import (
     Text,
 )
 from plot_attractors.report.tables import fixed, text
-from plot_attractors.runs import Run, registry
+from plot_attractors.runs import Run, registry, tables
 from plot_attractors.runs.analyze import about, condition
 from plot_attractors.runs.numbers import minutes, numbers
 from plot_attractors.runs.sweep import Status, Training, inapplicable, lacking, status
@@ -212,11 +212,9 @@ def _side_by_side(out: Path, cells: Sequence[Cell]) -> list[Block]:
     table = pd.DataFrame(rows, columns=names.split())
     if table["median"].isna().all():
         return []
-    from plot_attractors.analysis.style import save, style
     from plot_attractors.paper.figure import draw_side_by_side  # matplotlib is slow to import
 
-    with style():
-        save(draw_side_by_side(table), out / SIDE_BY_SIDE)
+    tables.draw(lambda: {SIDE_BY_SIDE: draw_side_by_side(table)}, out)
     return [Figure([Image("", SIDE_BY_SIDE, pictures.data_uri(out, SIDE_BY_SIDE))],
                    SIDE_BY_SIDE_CAPTION)]  # fmt: skip
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -67,13 +66,14 @@ def read(folder: Path) -> dict[str, Any]:
     return tables
 
 
-def draw(program: ModuleType, folder: Path) -> None:
-    """Draw the figures of an analysis program from the tables in its folder, without the model.
-
-    ``draw(tables)`` gives figures by file name without an ending, each written as PNG and SVG.
+def draw(figures: Callable[[], Mapping[str, Any]], folder: Path) -> None:
+    """Write figures, made in one style whatever a user's own is, as NAME.png and NAME.svg; the same
+    figure gives the same bytes, whenever it is drawn.
     """
-    from plot_attractors.analysis.style import save, style
+    import matplotlib.style  # slow
 
-    with style():
-        for name, figure in program.draw(read(folder)).items():
-            save(figure, folder / name)
+    style = Path(__file__).with_name("figures.mplstyle")
+    with matplotlib.style.context(["default", style]):
+        for name, figure in figures().items():
+            figure.savefig(folder / f"{name}.png", dpi=150)
+            figure.savefig(folder / f"{name}.svg", dpi=150, metadata={"Date": None})

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from plot_attractors.analysis import sampling, style
 from plot_attractors.data import read_table
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import Run, fit, registry, tables
 from plot_attractors.runs.analyze import analyze
 
 from ..run_directory import lacking
@@ -285,14 +285,13 @@ def test_of_a_large_language_sentences_are_left_out_and_information_loss_is_not(
 
 
 def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
-    def drawing() -> Figure:
-        with style.style():
-            figure = Figure()
+    def drawing() -> dict[str, Figure]:
+        figures = {"a": Figure(), "b": Figure()}
+        for figure in figures.values():
             figure.add_subplot().plot([0, 1], [1, 0], marker="o", clip_on=True)
-        return figure
+        return figures
 
-    for stem in "ab":
-        style.save(drawing(), tmp_path / stem)
+    tables.draw(drawing, tmp_path)
     for suffix in (".png", ".svg"):
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
 
