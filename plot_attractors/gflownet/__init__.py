@@ -12,7 +12,6 @@ from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios, Particles
 from plot_attractors.gflownet.losses import (
     ForwardKL,
-    SiteBalance,
     Sleep,
     TrajectoryBalance,
     VarGrad,
@@ -52,7 +51,6 @@ __all__ = [
     "Replay",
     "ReplayBuffer",
     "SampledFlow",
-    "SiteBalance",
     "Sleep",
     "SubTrajectoryBalance",
     "Trajectories",

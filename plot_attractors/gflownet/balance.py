@@ -47,25 +47,6 @@ def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor
     return partial(robust_loss, kind=kind, delta=delta)
 
 
-def sub_trajectory_loss(
-    u: Tensor, lam: float, cost: Callable[[Tensor], Tensor] = torch.square
-) -> Tensor:
-    """Σ_{i<j} λ^{j−i} cost(u_i − u_j) / Σ_{i<j} λ^{j−i} for potentials u (n + 1, …), the mean over
-    all else; λ = 0 takes neighbours only. Source: SubTB(λ), Madan et al. (2023).
-    """
-    i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
-    longest = (len(u) - 2) * (lam > 1)  # whose weight is 1 then: no overflow
-    weight = float(lam) ** (j - i - 1 - longest).to(u.dtype)
-    losses = cost(u[i] - u[j]).flatten(1).mean(-1) if u.ndim > 1 else cost(u[i] - u[j])
-    return (weight * losses).sum() / weight.sum()
-
-
-def check_lam(lam: float) -> None:
-    """ValueError for a λ that is below 0 or not finite."""
-    if not 0 <= lam < math.inf:
-        raise ValueError(f"λ must be a finite number, 0 or more, not {lam:g}")
-
-
 @dataclass(frozen=True)
 class DetailedBalance:
     """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², all steps
@@ -119,11 +100,16 @@ class SubTrajectoryBalance(DetailedBalance):
     lam: float = 0.9
 
     def __post_init__(self) -> None:
-        check_lam(self.lam)
+        if not 0 <= self.lam < math.inf:
+            raise ValueError(f"λ must be a finite number, 0 or more, not {self.lam:g}")
 
     def __call__(self, trajectories: Trajectories, flow: Flow) -> Tensor:
-        cost = partial(robust_loss, kind=self.loss, delta=self.delta)
-        return sub_trajectory_loss(self.potentials(trajectories, flow), self.lam, cost)
+        u = self.potentials(trajectories, flow)
+        i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
+        longest = (len(u) - 2) * (self.lam > 1)  # whose weight is 1 then: no overflow
+        weight = float(self.lam) ** (j - i - 1 - longest).to(u.dtype)
+        losses = robust_loss(u[i] - u[j], self.loss, self.delta).mean(-1)
+        return (weight * losses).sum() / weight.sum()
 
 
 def discretizer_balance(

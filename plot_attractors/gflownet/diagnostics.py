@@ -371,8 +371,7 @@ def _draw_panel(axes: Any, result: xr.Dataset) -> None:
 
 def _sites(ratios: LogRatios) -> Values:
     """Latent sites of the model, each (draws, *shape in a run of its own)."""
-    every = ratios.prefix(len(ratios.log_q)).items()
-    return {name: value for name, value in every if name in ratios.log_p}
+    return {k: v for k, v in ratios.of_single_runs.items() if k in ratios.log_p}
 
 
 def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:

@@ -86,31 +86,12 @@ class LogRatios:
         return self.of_model - self.of_guide
 
     @property
-    def by_site(self) -> Tensor:
-        """(sites + 1, K, …) r_i, whose sum over i is `total`.
-
-        r_i is log of the model's factors that are known once the guide's first i sites are drawn,
-        and not before, minus log q of the i-th; r_0 is of factors that depend on no latent site. A
-        factor of the model depends on the latent sites that precede it in the model's order.
+    def of_single_runs(self) -> Values:
+        """The values, (K, …) with the dimensions of a single run: without those of size 1 that keep
+        the particles apart from the model's plates.
         """
-        position = {name: i for i, name in enumerate(self.log_q, 1)}
-        first = next(iter(self.log_q.values()))
-        rows = [torch.zeros_like(first), *(-log_q for log_q in self.log_q.values())]
-        known = 0
-        for name, log_p in self.log_p.items():
-            known = max(known, position.get(name, 0))
-            rows[known] = rows[known] + log_p
-        return torch.stack(rows)
-
-    def prefix(self, i: int) -> Values:
-        """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
-        prefix = {}
-        for name in [name for name in list(self.log_q)[:i] if name in self.values]:
-            value = self.values[name]
-            dims = self.dims.get(name, value.ndim - 1)
-            # without dimensions of size 1 that keep the particles apart from the model's plates
-            prefix[name] = value.reshape(len(value), *value.shape[value.ndim - dims :])
-        return prefix
+        dims = {name: self.dims.get(name, value.ndim - 1) for name, value in self.values.items()}
+        return {k: v.reshape(len(v), *v.shape[v.ndim - dims[k] :]) for k, v in self.values.items()}
 
     def aligned(self, weight: Tensor, name: str) -> Tensor:
         """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
@@ -298,8 +279,8 @@ class LogRatioLoss(ELBO):
             >>> r = LogRatioLoss(3).log_ratios(model, guide)
             >>> r.total  # the exact posterior: log p(x) everywhere
             tensor([-2.2655, -2.2655, -2.2655])
-            >>> list(r.log_p), r.by_site.shape
-            (['z', 'x'], torch.Size([2, 3]))
+            >>> list(r.log_p)
+            ['z', 'x']
         """
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)

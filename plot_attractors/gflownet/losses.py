@@ -1,5 +1,5 @@
 """Losses of whole programs, for `SVI(model, guide, optim, loss)`: trajectory balance, VarGrad,
-sub-trajectory balance over the order of sites, forward Kullback-Leibler divergence, sleep.
+forward Kullback-Leibler divergence, sleep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyro.nn import PyroModule
 from pyro.poutine.runtime import effectful
 from torch import Tensor, nn
 
-from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_loss
+from plot_attractors.gflownet.balance import penalty
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
 from plot_attractors.gflownet.programs import (
     FixedValues,
@@ -33,34 +33,7 @@ from plot_attractors.gflownet.simulation import (
     simulated,
 )
 
-__all__ = ["ForwardKL", "SiteBalance", "Sleep", "TrajectoryBalance", "VarGrad"]
-
-
-def owner_of(given: Any) -> nn.Module | None:
-    """The module that a method belongs to, for a loss to hold its parameters."""
-    owner = getattr(given, "__self__", None)
-    plain = isinstance(owner, nn.Module) and not isinstance(owner, PyroModule)
-    return owner if plain else None
-
-
-def announce(loss: nn.Module, name: str, given: Any) -> None:
-    """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
-
-    A name that another parameter has in the store is left to it. A PyroModule announces its own.
-    """
-    if isinstance(given, PyroModule):
-        return
-    held = dict(pyro.get_param_store().named_parameters())
-    for part, parameter in loss.named_parameters():
-        if pyro.settings.get("module_local_params"):
-            show = effectful(lambda *_, value=parameter, **__: value, type="param")
-            show(part, parameter, name=part)
-            continue
-        full_name, count = f"{name}.{part}", 0
-        while held.get(full_name, parameter) is not parameter:
-            count += 1
-            full_name = f"{name}_{count}.{part}"
-        pyro.param(full_name, parameter)
+__all__ = ["ForwardKL", "Sleep", "TrajectoryBalance", "VarGrad"]
 
 
 class TrajectoryBalance(LogRatioLoss, nn.Module):
@@ -118,7 +91,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         self._mean, self._spread = math.nan, math.inf  # of log-weights, of one particle a step
         self.log_z_over_scale = nn.Parameter(torch.tensor(0.0)) if log_z is None else None
         self.given_log_z, self.log_z_scale = log_z, log_z_scale
-        self.owner = owner_of(log_z)
+        owner = getattr(log_z, "__self__", None)
+        self.owner = owner if isinstance(owner, nn.Module) else None
 
     @property
     def log_z(self) -> Any:
@@ -139,7 +113,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         log_ratio = ratios.total
         if self.log_z_over_scale is not None and (torch.is_grad_enabled() or not self._initialised):
             self._follow(log_ratio.detach(), self.log_z_over_scale)
-        announce(self, "trajectory_balance", self.given_log_z)
+        self._announce()
         given = self.given_log_z
         log_z = given(*ratios.args, **ratios.kwargs) if callable(given) else self.log_z
         shape = tuple(log_z.shape) if isinstance(log_z, Tensor) else ()
@@ -149,6 +123,26 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
                 "a scalar, or one value for each element of batch_plate."
             )
         return self._penalty(log_z - log_ratio).mean()
+
+    def _announce(self) -> None:
+        """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
+
+        A name that another parameter has in the store is left to it. A PyroModule announces its
+        own.
+        """
+        if isinstance(self.given_log_z, PyroModule) or isinstance(self.owner, PyroModule):
+            return
+        held = dict(pyro.get_param_store().named_parameters())
+        for part, parameter in self.named_parameters():
+            if pyro.settings.get("module_local_params"):
+                show = effectful(lambda *_, value=parameter, **__: value, type="param")
+                show(part, parameter, name=part)
+                continue
+            full_name, count = f"trajectory_balance.{part}", 0
+            while held.get(full_name, parameter) is not parameter:
+                count += 1
+                full_name = f"trajectory_balance_{count}.{part}"
+            pyro.param(full_name, parameter)
 
     @torch.no_grad()
     def _follow(self, log_ratio: Tensor, parameter: Tensor) -> None:
@@ -207,56 +201,6 @@ class VarGrad(LogRatioLoss):
     def objective(self, ratios: LogRatios) -> Tensor:
         r = ratios.total
         return self._penalty(r - r.mean(0)).mean() * (len(r) / (len(r) - 1))
-
-
-class SiteBalance(LogRatioLoss, nn.Module):
-    r"""SubTB(λ) over the order of the guide's sites; λ = 0 is detailed balance.
-
-    .. math:: L = \sum_{i<j} \lambda^{j-i} (u_i - u_j)^2 / \sum_{i<j} \lambda^{j-i}, \quad
-              u_i = c(z_{1:i}) + \sum_{k \le i} r_k, \quad c(z_{1:n}) = 0
-
-    States are prefixes z_{1:i} of the guide's n sites, each made in one way only, so that there is
-    no backward policy. Flows look forward (Pan et al. 2023): log F(z_{1:i}) is what the model knows
-    of the prefix, plus a learned c, which at the solution is log p of all that follows: at i = 0
-    the evidence log p(x), less what is observed before any latent site; in a hidden Markov model
-    backward messages. r_k is that of `LogRatios.by_site`.
-
-    Args:
-        flow: (prefix: name → values, *args) → c, of a shape that broadcasts to (K,), or (K, batch)
-            with a `batch_plate`; called for i = 0 … n − 1, with values (K, …), … being what a
-            single run has. Parameters are trained as in `TrajectoryBalance(log_z=…)`.
-        num_particles: trajectories per step.
-        lam: λ, at least 0.
-        loss, delta: as in `TrajectoryBalance`.
-        options: as in `LogRatioLoss`.
-
-    Raises ValueError: as `LogRatioLoss`, and for a λ that is below 0 or not finite.
-    """
-
-    def __init__(
-        self,
-        flow: Callable[..., Tensor],
-        num_particles: int = 1,
-        *,
-        lam: float = 0.9,
-        loss: Literal["squared", "huber"] = "squared",
-        delta: float = 1.0,
-        **options: Any,
-    ) -> None:
-        nn.Module.__init__(self)
-        LogRatioLoss.__init__(self, num_particles, **options)
-        check_lam(lam)
-        self._penalty = penalty(loss, delta)
-        self.flow, self.lam, self.owner = flow, lam, owner_of(flow)
-
-    def objective(self, ratios: LogRatios) -> Tensor:
-        announce(self, "site_balance", self.flow)
-        known = ratios.by_site.cumsum(0)
-        prefixes = (ratios.prefix(i) for i in range(len(known) - 1))
-        c = [torch.as_tensor(self.flow(p, *ratios.args, **ratios.kwargs)) for p in prefixes]
-        learned = torch.stack([each.expand_as(known[0]) for each in c])
-        u = torch.cat([known[:-1] + learned, known[-1:]])
-        return sub_trajectory_loss(u, self.lam, self._penalty)
 
 
 class ForwardKL(LogRatioLoss):

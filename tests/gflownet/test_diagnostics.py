@@ -20,8 +20,10 @@ from pyro.infer.reparam import LocScaleReparam, TransformReparam
 from scipy.stats import norm
 from torch import Tensor
 
+from plot_attractors import ecdf
 from plot_attractors.gflownet import (
     Sleep,
+    diagnostics,
     plot_ranks,
     psis,
     simulation_based_calibration,
@@ -279,6 +281,20 @@ def test_the_level_of_the_test() -> None:
     assert np.flatnonzero(~inside).tolist() == [7]
     np.testing.assert_array_equal(inside, one["calibrated"][1])
     np.testing.assert_array_equal(inside, one["p_adjusted"][1] >= 0.05)
+
+
+@pytest.mark.parametrize("rank_of_tail", [499, 500])  # of 10,000: p = 0.04999 and 0.05009
+def test_the_band_ends_at_the_quantile_of_the_p_value(
+    rank_of_tail: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = np.random.default_rng(0).integers(0, 10, (50, 1))
+    tails = ecdf.tail_probabilities(50, np.arange(1, 10) / 10)
+    tail = ecdf.least_tail((ranks < np.arange(1, 10)).sum(0)[None], tails)
+    null = np.concatenate([np.zeros(rank_of_tail - 1), tail, np.ones(10_000 - rank_of_tail)])
+    monkeypatch.setattr(diagnostics, "_null", lambda *_: null)
+    result = _uniformity(ranks, 9)
+    assert result["p_adjusted"][1] == pytest.approx((1 + rank_of_tail) / 10_001)
+    assert result["calibrated"][1] == (rank_of_tail == 500)
 
 
 def many_model(x: Tensor) -> None:

@@ -24,7 +24,6 @@ from plot_attractors.gflownet import (
     LogRatioLoss,
     LogRatios,
     Replay,
-    SiteBalance,
     Sleep,
     TrajectoryBalance,
     VarGrad,
@@ -41,7 +40,7 @@ class Pair(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(4)
-        shapes = {"p0": (3,), "p1": (3, 2), "means": (3, 2), "q0": (3,), "q1": (3, 2), "c": (4,)}
+        shapes = {"p0": (3,), "p1": (3, 2), "means": (3, 2), "q0": (3,), "q1": (3, 2)}
         for name, shape in shapes.items():
             setattr(self, name, nn.Parameter(torch.randn(shape)))
         self.x = torch.tensor(0.7)
@@ -54,9 +53,6 @@ class Pair(nn.Module):
     def guide(self) -> None:
         z0 = pyro.sample("z0", dist.Categorical(logits=self.q0))
         pyro.sample("z1", dist.Categorical(logits=self.q1[z0]))
-
-    def flow(self, prefix: dict[str, Tensor]) -> Tensor:
-        return self.c[1 + prefix["z0"]] if prefix else self.c[0]
 
     def on(self, paths: Tensor) -> LogRatios:
         """Of these trajectories (K, 2)."""
@@ -91,20 +87,6 @@ class Pair(nn.Module):
         return {k: torch.zeros(()) if g is None else g for k, g in zip(names, found, strict=True)}
 
 
-def sub_trajectories(pair: Pair, lam: float) -> Tensor:
-    """(6,) SubTB(λ) of every trajectory, with its three potentials written out."""
-    z0, z1 = PATHS.T
-    c = pair.c
-    first = c[0] - c[1 + z0] - pair.p0.log_softmax(0)[z0] + pair.q0.log_softmax(0)[z0]
-    second = c[1 + z0] - pair.p1.log_softmax(1)[z0, z1] + pair.q1.log_softmax(1)[z0, z1]
-    second = second - dist.Normal(pair.means[z0, z1], 1.0).log_prob(pair.x)
-    whole = first + second
-    weights = 2 * lam + lam**2 if lam else 2
-    if not lam:
-        return (first**2 + second**2) / weights
-    return (lam * (first**2 + second**2) + lam**2 * whole**2) / weights
-
-
 def exact(pair: Pair, name: str) -> Tensor:
     """The loss as a sum over trajectories, in which autograd finds the expected gradient."""
     log_p, log_q = pair.tables()
@@ -112,16 +94,12 @@ def exact(pair: Pair, name: str) -> Tensor:
     r = log_p - log_q
     if name == "tb":
         return (q * (r + 2).square()).sum()
-    if name == "vargrad":
-        return (q * (r - (q * r).sum()).square()).sum()
-    return (q * sub_trajectories(pair, 0.0 if name == "DB" else 0.5)).sum()
+    return (q * (r - (q * r).sum()).square()).sum()
 
 
 LOSSES: dict[str, tuple[Callable[[Pair], LogRatioLoss], int]] = {
     "tb": (lambda _: TrajectoryBalance(1, log_z=-2.0), 1),
     "vargrad": (lambda _: VarGrad(2), 2),
-    "DB": (lambda pair: SiteBalance(pair.flow, lam=0.0), 1),
-    "SubTB": (lambda pair: SiteBalance(pair.flow, lam=0.5), 1),
     "own": (lambda _: LogRatioLoss(1, lambda r: (r.total + 2).square().mean()), 1),
 }
 
@@ -145,7 +123,6 @@ LEARNED: dict[str, Callable[[Pair], LogRatioLoss]] = {
     "VarGrad": lambda _: VarGrad(K),
     "VarGrad, tempered": lambda pair: VarGrad(K, behaviour=tempered(pair.guide, 3.0)),
     "VarGrad, local search": lambda _: VarGrad(K, off_policy=LocalSearch(1)),
-    "sub-trajectories": lambda pair: SiteBalance(lambda _: torch.zeros(()), K),
     "forward KL": lambda _: ForwardKL(K),
     "forward KL, tempered": lambda pair: ForwardKL(K, behaviour=tempered(pair.guide, 3.0)),
     "own": lambda _: LogRatioLoss(K, lambda r: r.total.square().mean()),
@@ -224,84 +201,15 @@ def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
 # -- sites
 
 
-def test_sites_and_prefixes_add_up_to_the_whole() -> None:
+def test_sites_add_up_to_the_whole() -> None:
     pair = Pair()
     r = pair.on(PATHS)
     log_p, log_q = pair.tables()
     assert list(r.log_p) == ["z0", "z1", "x"]
     assert list(r.log_q) == ["z0", "z1"]
     torch.testing.assert_close(r.total, log_p - log_q)
-    torch.testing.assert_close(r.by_site.sum(0), r.total)
-    first = pair.p0.log_softmax(0)[PATHS[:, 0]] - pair.q0.log_softmax(0)[PATHS[:, 0]]
-    torch.testing.assert_close(r.by_site[1], first)
-    assert r.by_site[0].tolist() == [0.0] * 6
-    assert list(r.prefix(1)) == ["z0"]
+    torch.testing.assert_close(r.log_q["z0"], pair.q0.log_softmax(0)[PATHS[:, 0]])
     assert not r.values["z0"].requires_grad
-
-
-def test_a_factor_counts_once_all_that_it_may_depend_on_is_drawn() -> None:
-    """The guide draws in another order; what precedes all latent sites is known from the start."""
-
-    def model() -> None:
-        pyro.sample("y", dist.Normal(0.0, 1.0), obs=torch.tensor(0.5))
-        a = pyro.sample("a", dist.Normal(0.0, 1.0))
-        pyro.sample("x", dist.Normal(a, 1.0), obs=torch.tensor(1.0))
-        pyro.sample("b", dist.Normal(a, 2.0))
-
-    def guide() -> None:
-        b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        pyro.sample("a", dist.Normal(b, 1.0))
-
-    r = LogRatioLoss(4).log_ratios(model, guide)
-    torch.testing.assert_close(r.by_site[0], r.log_p["y"])
-    torch.testing.assert_close(r.by_site[1], -r.log_q["b"])  # p(b | a) waits for a
-    rest = r.log_p["a"] + r.log_p["x"] + r.log_p["b"] - r.log_q["a"]
-    torch.testing.assert_close(r.by_site[2], rest)
-
-
-@pytest.mark.parametrize(("given", "local"), [("module", True), ("method", False)])
-def test_parameters_of_a_flow_are_trained(given: str, local: bool) -> None:
-    class Flow(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.c = nn.Parameter(torch.zeros(()))
-
-        def forward(self, prefix: dict[str, Tensor]) -> Tensor:
-            return self.c if not prefix else prefix["z"] * 0
-
-    def model() -> None:
-        with pyro.plate("d", 3):
-            pyro.sample("y", dist.Normal(0.0, 1.0), obs=torch.zeros(3))
-        z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        pyro.factor("x", 1.5 + 0 * z)
-
-    def guide() -> None:
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-
-    pyro.settings.set(module_local_params=local)
-    flow = Flow()
-    loss = SiteBalance(flow if given == "module" else flow.forward, 4)
-    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.2}), loss)
-    for _ in range(60):
-        svi.step()
-    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.05)
-
-
-@pytest.mark.parametrize("vectorize", [True, False, None])
-def test_flows_see_the_dimensions_of_a_single_run(vectorize: bool | None) -> None:
-    shapes = []
-
-    def model() -> None:
-        z = pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
-        with pyro.plate("d", 3):
-            pyro.sample("w", dist.Normal(z[..., 0], 1.0))
-
-    def flow(prefix: dict[str, Tensor]) -> Tensor:
-        shapes.append({name: tuple(v.shape) for name, v in prefix.items()})
-        return torch.zeros(())
-
-    SiteBalance(flow, 4, vectorize_particles=vectorize).loss(model, model)
-    assert shapes == [{}, {"z": (4, 2)}]
 
 
 def test_particles_that_the_model_excludes_have_no_weight_in_forward_kl() -> None:

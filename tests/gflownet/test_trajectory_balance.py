@@ -21,10 +21,7 @@ from pyro.infer.autoguide import (
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import (
-    TrajectoryBalance,
-    VarGrad,
-)
+from plot_attractors.gflownet import LogRatios, TrajectoryBalance, VarGrad
 from plot_attractors.gflownet.programs import FixedValues
 
 from ..problems import (
@@ -309,6 +306,31 @@ def test_a_batch_that_is_no_number_does_not_set_log_z() -> None:
     loss.objective(replace(ratios, log_p=none))
     assert math.isfinite(float(loss.objective(ratios).detach()))
     assert float(loss.log_z.detach()) == pytest.approx(float(ratios.total.detach().mean()))
+
+
+def test_a_log_z_for_each_element_of_the_batch() -> None:
+    zeros = torch.zeros(4, 2)
+    ratios = LogRatios({}, {"x": zeros}, {"z": zeros})
+    loss = TrajectoryBalance(4, batch_plate="rows", log_z=torch.tensor([1.0, 3.0]))
+    assert float(loss.objective(ratios)) == pytest.approx((1 + 9) / 2)
+    with pytest.raises(ValueError, match=r"shape \(3,\) where \(2,\) is wanted"):
+        TrajectoryBalance(4, batch_plate="rows", log_z=torch.zeros(3)).objective(ratios)
+
+
+@pytest.mark.parametrize(("given", "local"), [("module", True), ("method", False)])
+def test_parameters_of_a_given_log_z_are_trained(given: str, local: bool) -> None:
+    pyro.settings.set(module_local_params=local)
+    net = nn.Linear(1, 1)
+    log_z: Any = net if given == "module" else net.forward
+
+    def program(x: Tensor) -> None:
+        with pyro.plate("rows", 1):
+            pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    before = net.bias.detach().clone()
+    loss = TrajectoryBalance(2, batch_plate="rows", log_z=log_z)
+    SVI(program, program, pyro.optim.Adam({"lr": 0.1}), loss).step(torch.ones(1))
+    assert float((net.bias - before).abs().detach()) == pytest.approx(0.1, abs=1e-3)
 
 
 def test_the_behaviour_policy_is_not_trained() -> None:
