@@ -35,7 +35,6 @@ def fit(
         Option(help="A data set, by name or path; or your table, vectors, folder of images."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be read.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[
         int | None, Option(min=1, max=1024, help="Of torch; default: all cores.")
@@ -48,17 +47,9 @@ def fit(
 
     from plot_attractors import runs
     from plot_attractors.runs import settings
-    from plot_attractors.runs.run import plan
 
     if threads is not None:
         torch.set_num_threads(threads)
-    changed = settings.parse(set_ or [])
-    if dry_run:
-        planned = plan(program, inference, preset, seed, out, changed, log_every, data)
-        read = planned.programs.data.load(planned.configs["data"])
-        made = f"the data set {planned.programs.names[0]} makes its own data"
-        say(getattr(read, "summary", made))
-        return
     try:
         with TrainingView() as view:
             path = runs.fit(
@@ -68,7 +59,7 @@ def fit(
                 preset=preset,
                 seed=seed,
                 out=out,
-                settings=changed,
+                settings=settings.parse(set_ or []),
                 resume=resume,
                 device=device,
                 on_progress=view.show,

@@ -37,13 +37,6 @@ class Featured(Members):
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
 
-    missing = 0.0  # which part of the inputs is missing
-
-    @property
-    def inputs(self) -> str:
-        """What they are, in words."""
-        raise NotImplementedError
-
     def rows(self, y: Tensor) -> Tensor:
         """(n, *input_shape) float32 the inputs of these numbers (n,), from 0."""
         raise NotImplementedError
@@ -51,21 +44,6 @@ class Featured(Members):
     def at(self, y: Tensor) -> Batch:
         """The rows of these numbers (n,), from 0."""
         return Batch(x=self.rows(y), y=y, labels=self.labels[y])
-
-    @property
-    def summary(self) -> str:
-        """What was read, in a line: rows, columns and their kinds, and what is missing."""
-        splits = ", ".join(f"{len(rows):,} {split}" for split, rows in self.members.items())
-        kinds = [f"{f.kind}, {len(f.outcomes)}" if f.categorical else f.kind for f in self.features]
-        labels = [f"{f.name!r} ({kind})" for f, kind in zip(self.features, kinds, strict=True)]
-        unknown = float((self.labels < 0).float().mean()) if labels else 0.0
-        return "; ".join([
-            f"read {self.name}: {len(self.values):,} rows ({splits})",
-            self.inputs,
-            f"labels {', '.join(labels) or 'none'}",
-            f"names {', '.join(self.row_names[:3])}, …" if self.row_names else "no names",
-            f"missing {self.missing:.1%} of inputs" + f", {unknown:.1%} of labels" * bool(labels),
-        ])  # fmt: skip
 
     @cached_property
     def labels(self) -> Tensor:

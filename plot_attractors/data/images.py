@@ -78,12 +78,6 @@ class ImageSet(Images, Featured):
         return tuple(self.images.shape[1:])
 
     @property
-    def inputs(self) -> str:
-        """What they are, in words."""
-        channels, side, _ = self.input_shape
-        return f"{'grey' if channels == 1 else 'coloured'} images of {side} × {side} pixels"
-
-    @property
     def mean_pixels(self) -> Tensor:
         """(channels,) of at most 4,096 training images, evenly spread, from 0 to 1."""
         rows = self.members["train"]

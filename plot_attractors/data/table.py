@@ -44,16 +44,6 @@ class BinaryTable(Featured):
     missing_values: str | Sequence[str] = MISSING
 
     @property
-    def inputs(self) -> str:
-        """What they are, in words."""
-        return f"{self.bits} columns of 0 and 1 ({listed(self.columns)})"
-
-    @property
-    def missing(self) -> float:  # type: ignore[override]
-        """Which part of the values is missing."""
-        return float((self.x < 0).float().mean())
-
-    @property
     def bits(self) -> int:
         """Number of 0/1 columns."""
         return self.x.shape[1]

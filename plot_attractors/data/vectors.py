@@ -48,11 +48,6 @@ class Vectors(Featured):
     real = True  # inputs are real numbers, neither bits nor pixels
 
     @property
-    def inputs(self) -> str:
-        """What they are, in words."""
-        return f"{len(self.columns)} columns of real numbers ({listed(self.columns)})"
-
-    @property
     def input_shape(self) -> tuple[int, ...]:
         """``(D,)``."""
         return (len(self.kept),)

@@ -204,8 +204,6 @@ def _train(planned: Plan, device: torch.device, resume: bool, *options: Any) -> 
         if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
             logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
             return
-        if said := getattr(data, "summary", ""):
-            logger.info("%s", said)
         model = loaded.model.build(planned.configs["model"], data).to(device)
         if device.type != "cpu" and hasattr(data, "to"):
             data = data.to(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -15,15 +14,12 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
-from plot_attractors import cli
 from plot_attractors.data import digests, read_images, read_table, read_vectors
 from plot_attractors.data.digests import differences, digest
 from plot_attractors.report import report
 from plot_attractors.runs import Run, fit, store, weights
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.runs.loop import Loop
 
 RNG = np.random.default_rng(0)
 BITS = RNG.integers(0, 2, (40, 4))
@@ -171,47 +167,6 @@ def test_exported_weights_know_their_data(data: Path, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"values", b"valuez", 1))
     with pytest.raises(ValueError, match="is damaged"):
         weights.load(tmp_path / "exported")
-
-
-# What was read.
-
-
-SHARE = (BITS[:, 0] == 0).mean() / 4
-READ = {  # what is given, and the line that says what was read
-    "table": (
-        ("bits.csv", "labels=family", "missing=ignore", "held_out_fraction=0.25"),
-        "read bits.csv: 40 rows (30 train, 10 held_out); 4 columns of 0 and 1 ('a', 'b', 'c', "
-        f"'d'); labels 'family' (categorical, 2); no names; missing {SHARE:.1%} of inputs, "
-        "0.0% of labels",
-    ),
-    "vectors": (
-        ("x.npy", "table=beside.csv", "names=name"),
-        "read x.npy: 40 rows (40 train); 3 columns of real numbers ('x1', 'x2', 'x3'); labels "
-        "'size' (continuous); names thing 0, thing 1, thing 2, …; missing 0.0% of inputs, "
-        "0.0% of labels",
-    ),
-    "images": (
-        ("i.npy",),
-        "read i.npy: 40 rows (40 train); grey images of 32 × 32 pixels; labels none; no names; "
-        "missing 0.0% of inputs",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", READ)
-def test_fit_says_what_it_read(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(things(d=np.where(BITS[:, 0], BITS[:, 3], "?")).drop(columns="name"), Path("bits.csv"))
-    write(things(size=BITS[:, 0] / 2)[["name", "size"]], Path("beside.csv"))
-    np.save("x.npy", RNG.normal(size=(40, 3)))
-    np.save("i.npy", RNG.integers(0, 256, (40, 16, 16), dtype=np.uint8))
-    (name, *settings), line = READ[kind]
-    command = ["fit", kind, "--data", name, "--out", "run", *(f"--set={one}" for one in settings)]
-    said = CliRunner().invoke(cli.app, [*command, "--dry-run"])
-    assert (said.exit_code, said.stdout) == (0, line + "\n")
-    assert not Path("run").exists()
-    monkeypatch.setattr(Loop, "run", lambda _: logging.getLogger("plot_attractors").info("go"))
-    assert CliRunner().invoke(cli.app, command).stderr.splitlines()[:2] == [line, "go"]
 
 
 # Other kinds of data.
