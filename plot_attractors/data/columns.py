@@ -204,20 +204,6 @@ class Columns:
             )
         return tuple(texts)
 
-    def concepts(self, name: str) -> tuple[str, ...]:
-        """(rows,) as `texts`; ValueError where rows are pairs of a name and something else, with a
-        row for each feature of one.
-        """
-        names = self.texts(name)
-        if names and 2 * len({*names}) <= len(names):
-            raise ValueError(
-                f"{self.column(name)} names the rows, and most names stand in several: a row is "
-                "one concept. If it is a pair of a concept and a feature, pivot the table by "
-                f"pandas.crosstab(t[{name!r}], t['FEATURE']).clip(upper=1); if it is one of "
-                f"several examples, set labels={name} instead of names"
-            )
-        return names
-
 
 @dataclass(frozen=True)
 class ColumnRoles:

@@ -104,7 +104,7 @@ def read_table(
     the columns. Others are named, several in one string with commas between, or in a sequence:
 
     - ``labels``: categorical columns that are not inputs; more ``roles``: see `ColumnRoles`;
-    - ``names``: the column that names the rows, with one name a row;
+    - ``names``: the column that names the rows;
     - ``one_hot``: columns that become a 0/1 column for each of their values, ``colour=red``; for
       two values one column;
     - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
@@ -112,15 +112,15 @@ def read_table(
     - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore").
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, rows are pairs of a name and a feature, a row has no value at all or too few cells,
-    a column is unnamed or unknown or numbers the rows, or a split is empty.
+    not binary, a row has no value at all or too few cells, a column is unnamed or unknown or
+    numbers the rows, or a split is empty.
     """
     path, given = Path(path), ColumnRoles(labels=names_in(labels), **roles)
     named = (*given.labels, *given.others(names, one_hot, at_least))
     table = read_columns(path, given.missing_values, [names])
     table.require(named)
     table.without_numbering([name for name in table.frame.columns if name not in named])
-    rows = table.concepts(names)
+    rows = table.texts(names)
     aside = (*given.labels, *given.others(names))
     inputs = table.coded(names_in(one_hot), names_in(at_least), aside)
     bits = [table.bits(column, missing == "ignore") for column in inputs]

@@ -115,9 +115,6 @@ def test_held_out_column_and_fraction(tmp_path: Path) -> None:
 
 NAMED = "animal,legs,home,fins\ncod,0,sea,1\nwasp,6,air,0\nhen,2,land,0\n"
 ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stand"
-PAIRS = "concept,feature,count\n" + "".join(
-    f"{name},{part},{len(part)}\n" for name in ("cat", "bat") for part in ("fur", "legs", "ear")
-)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +160,6 @@ PAIRS = "concept,feature,count\n" + "".join(
         (None, {"held_out": "wings", "held_out_fraction": 0.5}, "not both"),
         ("a,b\n0,0\n1,0\n", {"held_out": "b"}, "no row of a.csv is held out"),
         ("a,b\n0,train\n1,test\n", {"held_out": "b"}, "column 'b' of a.csv holds 'test' in row 2"),
-        # a row for each feature of a concept
-        (PAIRS, {"names": "concept", "one_hot": "feature"}, "crosstab(t['concept'], t['FEATURE'])"),
-        (PAIRS, {"names": "concept", "labels": "feature"}, "set labels=concept instead of names"),
     ],
 )
 def test_bad_tables(
