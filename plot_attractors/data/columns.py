@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
-import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -25,32 +22,24 @@ __all__ = [
     "MISSING", "ColumnRoles", "Columns", "listed", "names_in", "read_columns", "suggestion",
 ]  # fmt: skip
 
-logger = logging.getLogger(__name__)
-
-BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
+SPLIT = BINARY | {"train": 0, "held_out": 1}
 DASHES = ("-", "–", "−")
-PAIRS = [("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"), *((d, "+") for d in DASHES)]
-SPELLINGS = [BINARY, *({no: 0, yes: 1} for no, yes in PAIRS)]
-SPLIT = [BINARY | {"train": 0, "held_out": 1}]
 MISSING = (".", "?", "NA", "n/a", "nan", "null")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
-COUNTED = 10  # rows through which numbers go up by one, and count them
 MOST_NAMES = 10  # column names that one sentence lists
-EMPTY: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}  # alone is missing in files
 
 
 @dataclass(frozen=True)
 class Columns:
     """The columns of a file; every method raises ValueError, in a sentence that names the file.
 
-    - ``frame``: numbers, or texts without spaces around; NaN where a value is missing;
-    - ``rows``: names that an unnamed first column gives the rows, or none.
+    - ``frame``: numbers, or texts without spaces around; NaN where a value is missing.
     """
 
     frame: pd.DataFrame
     path: Path
-    rows: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,24 +65,17 @@ class Columns:
         return pd.api.types.is_numeric_dtype(self.frame[name].dtype)
 
     def without_numbering(self, names: Sequence[str]) -> Sequence[str]:
-        """The same columns. One of different whole numbers that is called as ids are is refused;
-        the log names one that counts the rows.
-        """
+        """The same columns; one of different whole numbers that is called as ids are is refused."""
         for name in names:
-            if not self.is_numeric(name) or len(self.frame) < 3:
+            if not NUMBERED.fullmatch(name) or not self.is_numeric(name) or len(self.frame) < 3:
                 continue
             number = self.numbers(name)
-            if (number != np.floor(number)).any() or not self.frame[name].is_unique:
-                continue
-            if NUMBERED.fullmatch(name):
+            if (number % 1 == 0).all() and self.frame[name].is_unique:
                 raise ValueError(
                     f"{self.column(name)} seems to number the rows ({number[0]:.0f}, "
                     f"{number[1]:.0f}, …): set names={name} or ignore={name}, or rename it if it "
                     "tells something of them"
                 )
-            if len(number) >= COUNTED and (np.diff(number) == 1).all():
-                logger.warning("%s counts: if it numbers the rows, set names=%s, or ignore=%s",
-                               self.column(name), name, name)  # fmt: skip
         return names
 
     def missing(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -107,28 +89,23 @@ class Columns:
         return missing
 
     def binary(
-        self, name: str, spellings: Sequence[dict[str, int]] = SPELLINGS, optional: bool = False
+        self, name: str, words: Mapping[str, int] = BINARY, optional: bool = False
     ) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """A column as 0s and 1s (rows,), by the spelling that most of its values have, and as −1
-        where a value is missing that is optional.
+        """A column as 0s and 1s (rows,), which words may stand for, and as −1 where a value is
+        missing that is optional.
         """
-        column, spelling = self.frame[name], spellings[0]
-        missing = self.missing(name, optional)
-        if self.is_numeric(name):
-            number = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            text = column.str.lower()
-            spelling = max(spellings, key=lambda values: int(text.isin([*values]).sum()))
-            number = text.map(spelling).to_numpy(dtype=np.float64, na_value=np.nan)
+        column, missing = self.frame[name], self.missing(name, optional)
+        if not self.is_numeric(name):
+            column = column.str.lower().map(words)
+        number = column.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~missing & (number != 0) & (number != 1)
         if wrong.any():
-            value = column.iloc[int(wrong.argmax())]
-            shown = f"{value:g}" if isinstance(value, float) else repr(value)
-            words = "0 and 1" if spelling is BINARY else " and ".join([*spelling][-2:])
+            value = self.frame[name].iloc[int(wrong.argmax())]
+            shown = repr(value) if isinstance(value, str) else f"{value:.12g}"
             raise ValueError(
-                f"{self.column(name)} holds {shown if isinstance(value, str | float) else value} "
-                f"in {self.row(wrong)}, where only {words} can stand: recode it, name it in "
-                "missing_values, or name the column in names, labels, one_hot, at_least or ignore"
+                f"{self.column(name)} holds {shown} in {self.row(wrong)}, where only "
+                f"{', '.join(words)} can stand: recode it, name it in missing_values, or name the "
+                "column in names, labels, one_hot, at_least or ignore"
             )
         return np.where(missing, -1, number).astype(np.int8)
 
@@ -181,12 +158,12 @@ class Columns:
 
     def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
         """A column as codes (rows,), −1 where missing, and the values they stand for."""
-        # Whole numbers became floats where one is missing: back, so that they read as in the file.
+        # whole numbers are floats where one is missing: back, so that they read as in the file
         codes, values = pd.factorize(self.frame[name].convert_dtypes(), sort=True)
         outcomes = tuple(str(value) for value in values)
         if not outcomes:
             raise ValueError(f"{self.column(name)} has no value in any row: name it in ignore")
-        if dash := {*DASHES} & {*outcomes} if "+" not in outcomes else set():
+        if dash := {*DASHES} & {*outcomes}:
             raise ValueError(
                 f"{self.column(name)} holds {min(dash)!r}: name it in missing_values, or write the "
                 "value as a word"
@@ -194,9 +171,9 @@ class Columns:
         return codes.astype(np.int64), outcomes
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """(rows,) a column as text; no value may be missing. Where none has this name, `rows`."""
+        """(rows,) a column as text, no value missing; none where no column has this name."""
         if name not in self.frame.columns:
-            return self.rows
+            return ()
         texts = self.frame[name].astype("string")
         if (missing := texts.isna().to_numpy(dtype=bool)).any():
             raise ValueError(
@@ -291,43 +268,36 @@ def _repeated(names: Iterable[str]) -> list[str]:
 def read_columns(
     path: Path, missing_values: str | Sequence[str] = MISSING, texts: Sequence[str] = ()
 ) -> Columns:
-    """The columns of a file.
+    """The columns of a CSV (between commas, in UTF-8), TSV or Parquet file.
 
     Cells are missing where they are empty, or hold one of `missing_values` in capitals or not; but
-    nothing else is in the columns `texts`, which name something. An unnamed first column names the
-    rows, if it does not count them.
-
-    CSV files are UTF-8 or, which the log says, Windows-1252. Between semicolons numbers may
-    have decimal commas.
+    nothing else is in the columns `texts`, which name something, and stay texts.
 
     Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
     has other cells than the first line names, or a column has no name or another's.
     """
-    if (suffix := path.suffix.lower()) not in READERS:
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".tsv", ".parquet"):
         raise ValueError(
-            f"{path.name} ends in {suffix or 'nothing'!r}: a table must be one of "
-            f"{', '.join(READERS)}"
+            f"{path.name} ends in {suffix or 'nothing'!r}: a table is one of .csv, .tsv and "
+            ".parquet, which pandas makes of others"
         )
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
-    frame = READERS[suffix](path)
-    rows = list[str]()
-    if len(frame.columns) and frame.columns[0] == "":
-        first = frame.iloc[:, 0].convert_dtypes()
-        if not pd.api.types.is_float_dtype(first.dtype):
-            frame = frame.iloc[:, 1:]
-            numbers = pd.to_numeric(first, errors="coerce") - np.arange(len(first))
-            rows = [] if numbers.isin((0, 1)).all() else first.astype(str).str.strip().tolist()
+    with reading(path, "a table"):
+        frame = _read_parquet(path) if suffix == ".parquet" else _read_text(path)
     names = list(frame.columns)
     if "" in names:
-        raise ValueError(f"{path.name} has a column without a name: name or remove it")
+        raise ValueError(
+            f"{path.name} has a column without a name: name or remove it (an index of pandas: "
+            "index=False)"
+        )
     if twice := _repeated(names):
         raise ValueError(f"{path.name} has more than one column called {listed(twice)}")
     words = [word.lower() for word in names_in(missing_values)]
-    columns = {
-        name: _text(frame[name]) if name in texts else _cells(frame[name], words) for name in names
-    }
-    return Columns(pd.DataFrame(columns, index=frame.index), path, tuple(rows))
+    for name in names:
+        frame[name] = _text(frame[name]) if name in texts else _cells(frame[name], words)
+    return Columns(frame, path)
 
 
 def _text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -341,78 +311,41 @@ def _text(column: pd.Series[Any]) -> pd.Series[Any]:
 def _cells(column: pd.Series[Any], words: Sequence[str]) -> Any:
     """Numbers, where all cells that are not missing are, or texts."""
     if pd.api.types.is_numeric_dtype(column.dtype):
-        known = ~column.isin([float(word) for word in words if NUMBER.fullmatch(word)])
-        return column if known.all() else column.where(known)
+        return column.mask(column.isin([float(w) for w in words if NUMBER.fullmatch(w)]))
     text = _text(column)
     text = text.mask(text.str.lower().isin(words))
-    number = pd.to_numeric(text, errors="coerce")
-    plain = text.notna().any() and number.notna().equals(text.notna())
-    return number.to_numpy(float, na_value=np.nan) if plain else text
+    number = pd.to_numeric(text.to_numpy(object, na_value=np.nan), errors="coerce")
+    known = text.notna().to_numpy()
+    return number if known.any() and (known == ~np.isnan(number)).all() else text
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    text = _decoded(path).strip("\r\n")
-    if not text.strip():
-        raise ValueError(f"{path.name} is empty: its first line must name the columns")
-    bare = re.sub('"[^"]*"', "", text.partition("\n")[0])
-    separator = "\t" if path.suffix.lower() == ".tsv" else max("\t;,", key=bare.count)
-    with reading(path, "csv"):
-        records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
-        header = [column.strip() for column in next(records)]
-        widths = [len(cells) for cells in records]  # a blank line is a row without values
-    width = len(header)
-    for row, n in enumerate(widths, start=1):
-        if n not in (0, width):
-            raise ValueError(
-                f"row {row} of {path.name} (counting from 1, header excluded) has {n} cells, but "
-                f"its first line names {width} columns; cells are separated by {separator!r}"
-            )
-    _require_names(header, path)
-    with reading(path, "csv"):  # a blank line counts as a row
-        frame = pd.read_csv(
-            io.StringIO(text), sep=separator, skipinitialspace=True, skip_blank_lines=False,
-            low_memory=False, index_col=False, header=0, names=range(width), usecols=range(width),
-            decimal="," if separator == ";" else ".", **EMPTY,
-        )  # fmt: skip
-    frame.columns = pd.Index(header, dtype=object)
+def _read_text(path: Path) -> pd.DataFrame:
+    """Texts, as they stand between commas or tabs."""
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    lines = pd.read_csv(
+        path, sep=separator, header=None, dtype=str, keep_default_na=False, skipinitialspace=True,
+        encoding="utf-8-sig", engine="python",  # whose missing cells are those that a line lacks
+    )  # fmt: skip
+    names = [name.strip() for name in lines.iloc[0]]
+    numbers = [name for name in names if NUMBER.fullmatch(name)]
+    counted = len(names) > 2 and names == [str(k) for k in range(len(names))]  # by pandas
+    if numbers and not counted:
+        raise ValueError(
+            f"its first line holds numbers ({numbers[0]}), where names of columns belong: put a "
+            "line of names before it, or, if these are names, a letter before each"
+        )
+    frame = lines.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
+    if (short := frame.isna().any(axis=1)).any():
+        row = int(short.argmax())
+        raise ValueError(
+            f"row {row + 1} (counting from 1, header excluded) has {frame.iloc[row].count()} "
+            f"cells, but its first line names {len(names)} columns; cells are separated by "
+            f"{separator!r}"
+        )
     return frame
 
 
-def _require_names(header: Sequence[str], path: Path) -> None:
-    """Refuse a first line that holds numbers, but for those by which pandas counts columns: 0, 1,
-    2, …, after an empty name or none.
-    """
-    names = header[1:] if header[0] == "" else header
-    numbers = [name for name in names if NUMBER.fullmatch(name)]
-    if numbers and (len(names) < 3 or names != [str(k) for k in range(len(names))]):
-        raise ValueError(
-            f"the first line of {path.name} holds numbers ({numbers[0]}), where names of columns "
-            "belong: put a line of names before it, or, if these are names, a letter before each"
-        )
-
-
-def _decoded(path: Path) -> str:
-    """The text of a file: UTF-8, or else Windows-1252."""
-    data = path.read_bytes()
-    with reading(path, "text"):
-        if b"\0" in data:
-            raise ValueError("it holds zero bytes, as in UTF-16: save it as UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        logger.warning("%s is not in UTF-8, and is read as Windows-1252", path.name)
-        return data.decode("cp1252", errors="replace")
-
-
 def _read_parquet(path: Path) -> pd.DataFrame:
-    with reading(path, "parquet"):
-        frame = pd.read_parquet(path)
-    if isinstance(frame.index, pd.RangeIndex):
-        return frame
-    return frame.reset_index(names=[name or "" for name in frame.index.names])
-
-
-READERS = {
-    **dict.fromkeys((".csv", ".tsv", ".txt"), _read_csv),
-    **dict.fromkeys((".parquet", ".pq"), _read_parquet),
-}
+    """Columns, and an index that does not count the rows."""
+    frame = pd.read_parquet(path)
+    return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()

@@ -87,7 +87,7 @@ def rows_of(
             f"{odd[0]!r}"
         )
     ordered = frame.set_index(files).loc[names].drop(columns=FILE).reset_index(drop=True)
-    return replace(columns, frame=ordered, rows=())
+    return replace(columns, frame=ordered)
 
 
 def features_beside(

@@ -65,7 +65,7 @@ class BinaryTable(Featured):
 
     def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
         """(n, bits) the rows of another table with the same columns, or with those that they were
-        coded of; and names of the rows, where a column `names` has them, or an unnamed first one.
+        coded of; and names of the rows, where a column `names` has them.
 
         Raises ValueError, naming the column and row, for what is missing or not 0 and 1.
         """
@@ -99,9 +99,9 @@ def read_table(
 ) -> BinaryTable:
     """Read a table from a CSV, TSV or Parquet file, as of `read_columns`.
 
-    Columns hold 0 and 1, true and false, yes and no, y and n, t and f, present and absent, or + and
-    −. Those that are the same in every row are left out, which the log says. The first line names
-    the columns. Others are named, several in one string with commas between, or in a sequence:
+    Columns hold 0 and 1, true and false, or yes and no. Those that are the same in every row are
+    left out, which the log says. Others are named, several in one string with commas between, or in
+    a sequence:
 
     - ``labels``: categorical columns that are not inputs; more ``roles``: see `ColumnRoles`;
     - ``names``: the column that names the rows;

@@ -159,7 +159,7 @@ def read_vectors(
         logger.warning("%s of %s do not vary %s, and are left out", gone, path.name, little)
     return Vectors(
         path.name,
-        columns.texts(names) or own.rows,
+        columns.texts(names),
         values,
         features,
         members,

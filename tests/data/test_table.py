@@ -68,8 +68,12 @@ def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "x,code,n,flag\n0,NB,1,true\n1,None,,false\n1,NB,2,true\n")
     table = read_table(path, ("code", "n", "flag"))
-    assert [f.outcomes for f in table.features] == [("NB", "None"), ("1", "2"), ("False", "True")]
+    assert [f.outcomes for f in table.features] == [("NB", "None"), ("1", "2"), ("false", "true")]
     assert table.labels.tolist() == [[0, 0, 1], [1, -1, 0], [0, 1, 1]]
+    large = text(tmp_path / "b.csv", "x,n,id\n0,90071992547409931,007\n1,90071992547409930,7\n")
+    table = read_table(large, "n", names="id")
+    assert table.features[0].outcomes == ("90071992547409930", "90071992547409931")
+    assert table.row_names == ("007", "7")
     kinds = frame().assign(family=pd.Categorical(FAMILY, categories=["zebra", "cat", "bat", "ape"]))
     for kept in (kinds, kinds.set_index("family")):  # a named index is a column
         read = read_table(write(kept, tmp_path / "a.parquet"), ("family",), ignore=("year",))
@@ -114,38 +118,35 @@ def test_held_out_column_and_fraction(tmp_path: Path) -> None:
 
 
 NAMED = "animal,legs,home,fins\ncod,0,sea,1\nwasp,6,air,0\nhen,2,land,0\n"
-ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stand"
+ONLY = "in row 3 (counting from 1, header excluded), where only 0, 1, false, true, no, yes can"
+NUMBERS = "its first line holds numbers"
 
 
 @pytest.mark.parametrize(
     ("content", "given", "sentence"),
     [
-        *(
-            (f"a,b\n0,1\n1,{cell}\n0,0\n", {}, "column 'b' of a.csv has a missing value in row 2")
-            for cell in ("", "NA", "nan", "NULL", " ")
-        ),
-        ("a,b\n0,1\n\n1,2\n", {}, "column 'a' of a.csv has a missing value in row 2"),
+        ("a,b\n0,1\n1,\n0,0\n", {}, "column 'b' of a.csv has a missing value in row 2"),
         *(
             (f"a,b\n0,1\n1,0\n1,{cell}\n", {}, f"column 'b' of a.csv holds {cell} {ONLY}")
             for cell in ("2", "0.5", "-1", "inf")
         ),
-        ("a,b\n0,1\n1,0\n1,yes\n", {}, f"column 'b' of a.csv holds 'yes' {ONLY}"),
-        ('a,b\n+,0\n-,1\n"+,-",0\n', {}, f"holds '+,-' {ONLY.replace('0 and 1', '- and +')}"),
+        ("a,b\n0,1\n1,0\n1,maybe\n", {}, f"column 'b' of a.csv holds 'maybe' {ONLY}"),
         ("a,b,a\n0,1,1\n1,0,0\n", {}, "more than one column called 'a'"),
         ("a,,b\n0,1,1\n1,0,0\n", {}, "a.csv has a column without a name: name or remove it"),
-        (",a\n0.5,1\n1.5,0\n", {}, "a.csv has a column without a name"),
-        *((content, {}, "a.csv is empty") for content in ("", "\n\n", "  \n")),
+        ("", {}, "a.csv' as a table: No columns to parse from file"),
         ("a,b\n", {}, "nothing varies in a.csv"),
         ("a,b\n0,1\n0,1\n", {}, "not the same in every row, as 'a', 'b'"),
         ("a,b\n0,1\n1,0\n", {"labels": "a,b"}, "it needs a 0/1 column besides those named"),
         ("a,kind\n0,\n1,\n", {"labels": "kind"}, "column 'kind' of a.csv has no value"),
-        ("a,b\n0,1\n1,0,1\n", {}, "row 2 of a.csv (counting from 1, header excluded) has 3 cells"),
-        ("a,b\n0,1,1\n1,0,1\n", {}, "has 3 cells, but its first line names 2 columns"),
-        *(
-            ("a,b\n0,1\n1\n1,0\n", missing, "row 2 of a.csv (counting from 1, header excluded)")
-            for missing in ({}, {"missing": "ignore"})
+        ("a,b\n0,1\n1,0,1\n", {}, "Expected 2 fields in line 3, saw 3"),
+        ("a,b\nu,1,1\nv,0,1\n", {}, "Expected 2 fields in line 2, saw 3"),  # as R writes a table
+        (
+            "a,b\n0,1\n1\n1,0\n",
+            {"missing": "ignore"},
+            "row 2 (counting from 1, header excluded) has 1 cells, but its first line names 2",
         ),
         ('a,b\n0,"1,000"\n1,"2,000"\n', {}, "'b' of a.csv holds '1,000' in row 1"),
+        ("a;b\n0;1\n1;0\n", {}, "'a;b' of a.csv holds '0;1' in row 1"),
         (None, {"labels": "famly"}, "a.csv has no column 'famly': did you mean 'family'"),
         (None, {"labels": "family", "ignore": "family"}, "'family' is named twice"),
         (NAMED, {"names": "animal", "ignore": "legs"}, "'home' of a.csv holds 'sea' in row 1"),
@@ -160,6 +161,7 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
         (None, {"held_out": "wings", "held_out_fraction": 0.5}, "not both"),
         ("a,b\n0,0\n1,0\n", {"held_out": "b"}, "no row of a.csv is held out"),
         ("a,b\n0,train\n1,test\n", {"held_out": "b"}, "column 'b' of a.csv holds 'test' in row 2"),
+        *((f"{first}\n1,0,1\n0,1,0\n", {}, NUMBERS) for first in ("0,1,1", "cat,0.25,1", "1,0,")),
     ],
 )
 def test_bad_tables(
@@ -173,11 +175,9 @@ def test_bad_tables(
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.ods", b"a", "ends in '.ods': a table must be one of .csv"),
-        ("b.csv", b"a,b\n\xff\xfe,1\n", "column 'a' of b.csv holds 'ÿþ' in row 1"),
-        ("c.csv", b"a,b\n0,\x00\n\xff,1\n", "it holds zero bytes"),
-        ("d.csv", "a,b\n0,1\n1,0\n".encode("utf-16"), "as in UTF-16: save it as UTF-8"),
-        ("f.parquet", b"no parquet here", "parquet"),
+        ("a.xlsx", b"a", "ends in '.xlsx': a table is one of .csv, .tsv and .parquet"),
+        ("c.csv", b"a,b\n0,1\n\xff,1\n", "c.csv' as a table: 'utf-8' codec can't decode"),
+        ("f.parquet", b"no parquet here", "f.parquet' as a table: "),
         ("none.csv", None, "there is no file"),
     ],
 )
@@ -188,52 +188,20 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, sent
 
 
 @pytest.mark.parametrize(
-    ("content", "x", "said"),
+    ("content", "said"),
     [
-        ("a,b\nyes,No\nno,yes\n", [[1, 0], [0, 1]], ""),
-        ("a,b\nT,f\nF,t\n", [[1, 0], [0, 1]], ""),
-        ("a,b\ny,present\nn,absent\n", [[1, 1], [0, 0]], ""),
-        ("a,b\n0,1\n1,0\n", [[0, 1], [1, 0]], ""),
-        ("a\tb\n0\t1\n1\t0\n", [[0, 1], [1, 0]], ""),
-        ("\ufeffa; b\n0;1\n1;0\n\n", [[0, 1], [1, 0]], ""),
-        ('"a, b";"c"\n0;1\n1;0\n', [[0, 1], [1, 0]], ""),
-        ("a;b\n1,0;0,0\n0,0;1,0\n", [[1, 0], [0, 1]], ""),  # decimal commas
-        ("a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\n", [[1, 1, 1, 0], [0, 0, 0, 1]], ""),
-        ("a,b,c\n0,1,1\n1,0,1\n", [[0, 1], [1, 0]], "1 of 3 columns of a.csv are the same in"),
+        ("a,b\nyes,No\nno,yes\n", ""),
+        ('\ufeffa, "b"\r\n1.0, 0\r\n0.0, 1\r\n\r\n', ""),
+        ("0,1,2\n1,0,0\n0,1,1\n", ""),  # names by which pandas counts
+        ("a,b,c\ntrue,FALSE,1\nfalse,True,1\n", "1 of 3 columns of a.csv are the same in"),
     ],
 )
 def test_tables_as_people_have_them(
-    tmp_path: Path, content: str, x: Any, said: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, content: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert read_table(text(tmp_path / "a.csv", content)).x.tolist() == x
+    assert read_table(text(tmp_path / "a.csv", content)).x[:, :2].tolist() == [[1, 0], [0, 1]]
     assert said in caplog.text
     assert said or not caplog.text
-
-
-PEOPLE = "a,b,c\n0,1,1\n1,0,1\n1,0,0\n0,1,0\n"
-
-
-@pytest.mark.parametrize("mark", [".", "?", "n/a", "-", "-9", "unknown"])
-def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
-    path = text(tmp_path / "a.csv", PEOPLE.replace("1,0,1", f"1,{mark},1"))
-    own = {"missing_values": mark} if mark in ("-", "-9", "unknown") else {}
-    table = read_table(path, missing="ignore", **own)
-    assert table.x[1].tolist() == [1, -1, 1]
-    assert torch.equal(table.read(path)[0].isnan(), table.x < 0)
-    assert "has a missing value in row 2" in refusal(path, **own)
-    if own:
-        assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
-
-
-def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    content = "name,Flügel,größe\nKäfer,1,0\nBär,0,1\n"
-    path = tmp_path / "a.csv"
-    for encoding in ("utf-8", "utf-8-sig", "cp1252", "latin-1"):
-        path.write_bytes(content.encode(encoding))
-        table = read_table(path, names="name")
-        assert table.columns == ("Flügel", "größe")
-        assert table.row_names == ("Käfer", "Bär")
-    assert caplog.text.count("is not in UTF-8, and is read as Windows-1252") == 2
 
 
 def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
@@ -251,6 +219,21 @@ def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
     assert table.read(signs)[0].tolist() == table.x.tolist()
 
 
+# Missing values.
+
+
+@pytest.mark.parametrize("mark", ["", ".", "?", "N/A", "nan", "NULL", "-", "-9", "unknown"])
+def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
+    path = text(tmp_path / "a.csv", f"a,b,c\n0,1,1\n1,{mark},1\n1,0,0\n0,1,0\n")
+    own = {"missing_values": mark} if mark in ("-", "-9", "unknown") else {}
+    table = read_table(path, missing="ignore", **own)
+    assert table.x[1].tolist() == [1, -1, 1]
+    assert torch.equal(table.read(path)[0].isnan(), table.x < 0)
+    assert "has a missing value in row 2" in refusal(path, **own)
+    if own:
+        assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
+
+
 def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "legs,home,fins,fur\n4,sea,,0\n2,,1,n/a\n,air,0,1\n4,air,1,0\n")
     coded = {"at_least": "legs", "one_hot": "home", "missing": "ignore"}
@@ -265,48 +248,7 @@ def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
     assert read_table(constant, missing="ignore").columns == ("b", "c")
 
 
-# Files that were read wrongly without a word.
-
-
-PHONEMES = "phoneme,voice,nasal,click\np,-,-,-\nb,+,-,-\nm,+,+,-\n-,-,+,-\n"
 SIGHTS = "animal,swims,home,kind\ncod,1,sea,fish\nowl,0,none,none\nelk,0,?,?\nbat,0,cave,NA\n"
-
-
-def test_a_dash_is_no_where_a_plus_is_yes(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", PHONEMES)
-    for given in ({}, {"missing": "ignore"}):
-        table = read_table(path, names="phoneme", **given)
-        assert table.columns == ("voice", "nasal")  # no consonant of these is a click
-        assert table.x.tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
-        assert table.row_names[-1] == "-"
-    one = text(tmp_path / "one.csv", "voice,nasal,click\n-,-,-\n")
-    assert table.read(one)[0].tolist() == [[0, 0]]  # though nothing there is a plus
-    zeros = text(tmp_path / "zero.csv", PHONEMES.replace("m,+,+", "m,+,0"))
-    assert read_table(zeros, names="phoneme", one_hot="nasal").columns == (
-        "voice", "nasal=+", "nasal=-", "nasal=0",
-    )  # fmt: skip
-    assert read_columns(path, ("-",)).frame["voice"].isna().sum() == 2  # where that is asked for
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({}, "column 'fur' of a.csv holds '-' in row 1"),
-        (
-            {"labels": "fur", "ignore": "home"},
-            "holds '-': name it in missing_values, or write the value as a word",
-        ),
-        ({"one_hot": "fur"}, "holds '-': name it in missing_values"),
-        ({"at_least": "fur"}, "holds '-', which is no number"),
-        ({"ignore": "fur", "one_hot": "home"}, "column 'home' of a.csv holds '–'"),
-    ],
-)
-def test_a_dash_without_a_plus_is_refused(
-    tmp_path: Path, given: dict[str, Any], sentence: str
-) -> None:
-    path = text(tmp_path / "a.csv", "sign,fur,home\n+,-,sea\n-,1,–\n-,0,air\n")
-    assert sentence in refusal(path, missing="ignore", **given)
-    np.testing.assert_array_equal(read_columns(path, ("-",)).numbers("fur"), [np.nan, 1, 0])
 
 
 def test_none_is_a_category_and_missing_words_hold_for_labels_and_codes_alike(
@@ -319,13 +261,6 @@ def test_none_is_a_category_and_missing_words_hold_for_labels_and_codes_alike(
     assert table.x[2].tolist() == [0, -1, -1, -1]
     assert table.features[0].outcomes == ("fish", "none")
     assert table.labels.flatten().tolist() == [0, 1, -1, -1]
-    others = read_table(path, "kind", **coded, missing_values=("none", "fish"))
-    assert others.columns == ("swims", "home=?", "home=cave", "home=sea")
-    assert others.features[0].outcomes == ("?", "NA")
-
-
-def test_words_for_missing_values_can_be_emptied(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", SIGHTS)
     given = settings.parse(["names=animal", "labels=kind", "one_hot=home", "missing_values="])
     of_table = registry.load("datasets", "table")
     table = of_table.load(settings.from_table(of_table.Config, {**given, "path": str(path)}))
@@ -333,21 +268,22 @@ def test_words_for_missing_values_can_be_emptied(tmp_path: Path) -> None:
     assert table.features[0].outcomes == ("?", "NA", "fish", "none")
 
 
-FIRST = [
-    "0,1,1", "0.5,2,1", "cat,0.25,1", "1990,1995,2000", "450.5,451.0,451.5", "2,1,0", "1,0,",
-    "wolf,1,0", "wolf,1,1", "1,0,wolf", "wolf,3,2", "wolf,0,1", ",0,1", ",1,0", "name,2010,2011",
-]  # fmt: skip
+# Files that were read wrongly without a word.
 
 
-@pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("read", [read_table, read_vectors])
-def test_a_first_line_of_numbers_is_refused(tmp_path: Path, first: str, read: Any) -> None:
-    path = text(tmp_path / "a.csv", first + "\n1,0,1\n0,1,0\n")
-    with pytest.raises(ValueError, match=r"first line of a.csv holds numbers") as error:
-        read(path)
-    assert str(error.value).endswith("or, if these are names, a letter before each")
-    for named in ("0,1,2\n1,0,1\n0,1,0\n", ",0,1,2\nu,1,0,1\nv,0,1,0\n"):  # as pandas names them
-        assert read(text(tmp_path / "b.csv", named)).columns == ("0", "1", "2")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "column 'fur' of a.csv holds '-' in row 1"),
+        ({"labels": "fur", "ignore": "home"}, "holds '-': name it in missing_values, or write the"),
+        ({"at_least": "fur"}, "holds '-', which is no number"),
+        ({"ignore": "fur", "one_hot": "home"}, "column 'home' of a.csv holds '–'"),
+    ],
+)
+def test_a_dash_is_refused(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
+    path = text(tmp_path / "a.csv", "a,fur,home\n0,-,sea\n1,1,–\n0,0,air\n")
+    assert sentence in refusal(path, missing="ignore", **given)
+    np.testing.assert_array_equal(read_columns(path, ("-",)).numbers("fur"), [np.nan, 1, 0])
 
 
 def beside(path: Path) -> Any:
@@ -355,50 +291,13 @@ def beside(path: Path) -> Any:
     return read_vectors(path.with_suffix(".npy"), path)
 
 
-@pytest.mark.parametrize("name", ["id", "word_id", "Unnamed: 0", "heat_index", "price index"])
+@pytest.mark.parametrize("name", ["id", "word_id", "Unnamed: 0", "price index"])
 @pytest.mark.parametrize("read", [read_table, read_vectors, beside])
-def test_a_column_that_numbers_the_rows_is_refused(
-    tmp_path: Path, name: str, read: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str, read: Any) -> None:
     heat = [60, 97, 71, 88, 64, 102, 79, 91, 83, 75, 68, 110]
-    for numbers in (range(1000, 1012), heat):
-        rows = pd.DataFrame({name: numbers, "a": [0, 1] * 6, "b": [0, 0, 1] * 4})
-        path = write(rows, tmp_path / "a.csv")
-        with pytest.raises(ValueError, match=f"column {name!r} of a.csv seems to number the rows"):
-            read(path)
-        assert read_table(path, names=name).row_names[:2] == tuple(map(str, numbers[:2]))
-        assert read_vectors(path, ignore=name).columns == ("a", "b")
-    read_vectors(write(rows.assign(**{name: range(1990, 2002)}).rename(columns={name: "t"}), path))
-    assert "column 't' of a.csv counts: if it numbers the rows" in caplog.text
-
-
-NAMED_ROWS = {
-    "a saved data frame": ',a,b\nowl,0,1\nNA,1,0\n"elk, old",1,1\n',
-    "write.csv of R": '"","a","b"\n"owl",0,1\n"NA",1,0\n"elk, old",1,1\n',
-    "write.table of R, sep=','": '"a","b"\n"owl",0,1\n"NA",1,0\n"elk, old",1,1\n',
-    "write.table of R": '"a" "b"\n"owl" 0 1\n"NA" 1 0\n"elk, old" 1 1\n',
-}
-
-
-@pytest.mark.parametrize("kind", NAMED_ROWS)
-def test_a_column_without_a_name_names_the_rows(tmp_path: Path, kind: str) -> None:
-    path = text(tmp_path / "a.csv", NAMED_ROWS[kind])
-    if "write.table" in kind:  # whose first line has a name less, or spaces between cells
-        assert "its first line names" in (said := refusal(path)) or "holds 'owl 0 1'" in said
-        return
-    for data in (read_table(path), read_vectors(path)):
-        assert data.columns == ("a", "b")
-        assert data.row_names == ("owl", "NA", "elk, old")
-    assert read_table(path).read(path)[1] == ("owl", "NA", "elk, old")
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_an_index_of_pandas_names_the_rows_unless_it_counts_them(
-    tmp_path: Path, suffix: str
-) -> None:
-    path = tmp_path / f"a{suffix}"
-    for index, names in ((list("vwxyz"), tuple("vwxyz")), (range(5), ()), (range(1, 6), ())):
-        table = pd.DataFrame(X, columns=COLUMNS, index=index).astype({"fur": bool})
-        {".csv": table.to_csv, ".parquet": table.to_parquet}[suffix](path)
-        data = read_table(path)
-        assert (data.columns, data.row_names) == (tuple(COLUMNS), names)
+    rows = pd.DataFrame({name: heat, "a": [0, 1] * 6, "b": [0, 0, 1] * 4})
+    path = write(rows, tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=f"column {name!r} of a.csv seems to number the rows"):
+        read(path)
+    assert read_table(path, names=name).row_names[:2] == ("60", "97")
+    assert read_vectors(path, ignore=name).columns == ("a", "b")

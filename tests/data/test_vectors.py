@@ -89,8 +89,6 @@ LOST[3, 2], ENDLESS[1, 2] = np.nan, np.inf
         ("a.npz", None, {}, "a.npz ends in '.npz'"),
         # files that were read wrongly without a word
         ("a.csv", np.array([[1.0, 2], [1e300, 3]]), {}, r"column 'c0' of a.csv has 1e\+300 in row"),
-        ("glove.txt", b"the 0.5 1.25 -2e-3\n, -1.5 0.25 3\n", {}, "glove.txt"),
-        ("words.txt", b"2 3\nthe 0.5 1.25 -2e-3\nof -1.5 0.25 3\n", {}, "words.txt"),
     ],
 )
 def test_refusals(
