@@ -30,7 +30,6 @@ CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
             "grammar",
         )
     },
-    "grammar guide": ("grammar", None, "smoke", {"draw_by": "guide", "units": 32}),
     "grammar chain": ("grammar", None, "smoke", {"draw_by": "chain"}),
     "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300}),
     "dsprites demo": ("dsprites", None, "demo", {

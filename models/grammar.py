@@ -25,7 +25,7 @@ from plot_attractors.language_of_thought import (
     paths,
 )
 from plot_attractors.model.bits import filled
-from plot_attractors.ranges import Range, Size, Width, setting
+from plot_attractors.ranges import Range, Size, setting
 
 MOST_CELLS = 50_000_000  # expressions × rows, or × features of sentences, that are tabled
 
@@ -53,7 +53,6 @@ class Config:
     noise: Annotated[float, Range(0, 0.5, above=True)] = setting(
         0.02, "of a table: probability that a column of an input is not as in the row that it shows"
     )
-    units: Width | None = setting(None, "of the guide that draw_by=guide trains; none: no guide")
 
     INFERENCE: ClassVar[str] = "grammar"
 
@@ -67,7 +66,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "demo": {},
     "paths": {"expressions": "paths"},
     "chains": {},
-    "guide": {"units": 128},
     "smoke": {},
     "dsprites/smoke": {"sizes": 2},
     "table/smoke": {"literals": 2},
@@ -101,7 +99,7 @@ def build(config: Config, data: Any) -> GrammarModel:
     grammar = parts["grammar"]
     given = c.prior == "indifferent" or c.expressions == "rules"
     prior = ProbabilisticGrammar(grammar, grammar.log_p if given else grammar.uniform)
-    return GrammarModel(prior=prior, size_principle=c.size_principle, units=c.units, **parts)
+    return GrammarModel(prior=prior, size_principle=c.size_principle, **parts)
 
 
 def of_tree(c: Config, data: HierarchicalBinaryVectors) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from plot_attractors.language_of_thought.enumeration import (
 )
 from plot_attractors.language_of_thought.grammar import Grammar, conjunctions, literals, paths
 from plot_attractors.language_of_thought.inference import (
-    grammar_inputs,
     in_use,
     measure,
     sentence_shares,
@@ -27,7 +26,7 @@ from plot_attractors.language_of_thought.objects import BitObjects, SpriteObject
 __all__ = [
     "BitObjects", "Derivations", "Grammar", "GrammarModel", "MetropolisHastings",
     "ProbabilisticGrammar", "RationalRules", "RulePolicy", "SpriteObjects", "conjunctions",
-    "exact_posterior", "examples", "grammar_inputs", "in_use", "labels", "literals",
+    "exact_posterior", "examples", "in_use", "labels", "literals",
     "log_likelihood", "measure", "paths", "posterior", "sentence_shares",
     "total_variation",
 ]  # fmt: skip

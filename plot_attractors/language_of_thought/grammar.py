@@ -330,16 +330,6 @@ class Grammar:
         """
         return self._evaluator.values(rules)
 
-    def constants(self, objects: int) -> Tensor:
-        """(R, objects) bool, of which objects each rule is true that is a constant and says so;
-        all, for others.
-        """
-        table = torch.ones(len(self.rules), objects, dtype=torch.bool)
-        for rule, value in self._evaluator.constant.items():
-            if value.dtype == torch.bool and value.shape in ((), (objects,)):
-                table[rule] = value
-        return table
-
 
 def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:
     """Conjunctions over features, each specified or left open: Π (values + 1) expressions.

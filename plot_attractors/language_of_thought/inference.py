@@ -1,18 +1,14 @@
-"""What inference programs of grammars share: inputs, and measures of the exact posterior."""
+"""Measures of the exact posterior of a grammar, and of draws beside it."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from plot_attractors.language import in_use_threshold
 from plot_attractors.language_of_thought.model import GrammarModel
-from plot_attractors.training import require_model
 
-__all__ = ["grammar_inputs", "in_use", "measure", "sentence_shares", "total_variation"]
+__all__ = ["in_use", "measure", "sentence_shares", "total_variation"]
 
 
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
@@ -25,18 +21,6 @@ def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
 def total_variation(model: GrammarModel, rules: Tensor, p: Tensor) -> float:
     """Of derivations (B, draws, max_rules) from p (B, E), the mean over inputs."""
     return float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
-
-
-def grammar_inputs(model: GrammarModel, data: Any, batch: int) -> Callable[[int], Tensor]:
-    """n → (n, bits) training inputs, for the inference programs of a `GrammarModel`.
-
-    Raises ValueError for another kind of model, another device, or a batch of none.
-    """
-    if require_model(model, GrammarModel).device.type != "cpu":
-        raise ValueError("grammars are built on the processor only: leave --device out")
-    if batch < 1:
-        raise ValueError(f"batch must be 1 or more inputs, not {batch}")
-    return lambda n: data.batch(n).x  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
