@@ -21,7 +21,7 @@ LINES = {
     "plot_attractors/language/": 983,
     "plot_attractors/training/": 1976,
     "plot_attractors/gflownet/": 3157,
-    "plot_attractors/language_of_thought/": 1710,
+    "plot_attractors/language_of_thought/": 1704,
     "plot_attractors/data/": 1752,
     "plot_attractors/measures/": 1858,
     "plot_attractors/analysis/": 2012,

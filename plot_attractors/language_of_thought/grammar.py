@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,10 +104,10 @@ class Grammar:
         # (R, most) nonterminals, in order, then −1
         self.children = torch.tensor([c + [-1] * (most - len(c)) for c in inside])
         self.arity = torch.tensor([len(c) for c in inside])  # (R,)
-        self.shortest = self._lengths(min)  # (N,) fewest rules that a nonterminal takes
+        self.shortest = self._lengths("amin")  # (N,) fewest rules that a nonterminal takes
         if endless := [self.nonterminals[k] for k in self.shortest.isinf().nonzero()[:, 0]]:
             raise ValueError(f"{endless[0]} yields no finite expression.")
-        longest = float(self._lengths(max)[self.start_symbol])
+        longest = float(self._lengths("amax")[self.start_symbol])
         if max_rules is None and math.isinf(longest):
             raise ValueError("A recursive grammar has no longest expression: give max_rules.")
         self.max_rules = int(longest) if max_rules is None else max_rules
@@ -117,21 +117,15 @@ class Grammar:
         of_children = torch.where(self.children >= 0, self.shortest[self.children], 0.0).sum(-1)
         self._still = (of_children - self.shortest[self.left]).long()
 
-    def _lengths(self, best: Callable[[list[float]], float]) -> Tensor:
-        """(N,) fewest (`min`) or most (`max`) rules that each nonterminal takes; inf where none."""
-        lengths = [math.inf if best is min else 0.0] * len(self.nonterminals)
+    def _lengths(self, best: Literal["amin", "amax"]) -> Tensor:
+        """(N,) fewest or most rules that each nonterminal takes; inf where none."""
+        lengths = torch.full((len(self.nonterminals),), math.inf if best == "amin" else 0.0)
         for _ in range(len(self.nonterminals) + 1):
-            before = list(lengths)
-            for k in range(len(lengths)):
-                totals = [
-                    1 + sum(before[c] for c in row if c >= 0)
-                    for row, left in zip(self.children.tolist(), self.left.tolist(), strict=True)
-                    if left == k
-                ]
-                lengths[k] = best(totals)
+            before = lengths
+            total = 1 + torch.where(self.children >= 0, before[self.children], 0.0).sum(-1)
+            lengths = before.scatter_reduce(0, self.left, total, best, include_self=False)
         # without recursion nothing grows after as many rounds as there are nonterminals
-        ends = [n if n == b else math.inf for n, b in zip(lengths, before, strict=True)]
-        return torch.tensor(ends)
+        return torch.where(lengths == before, lengths, math.inf)
 
     def counts(self, rules: Tensor) -> Tensor:
         """(…, R) how often each rule occurs in derivations (…, max_rules)."""
@@ -300,7 +294,7 @@ class Grammar:
 
         Raises ValueError where the grammar is recursive.
         """
-        if self._lengths(max).isinf().any():
+        if self._lengths("amax").isinf().any():
             raise ValueError("A recursive grammar has no uniform prior: take another one.")
         number = torch.ones(len(self.nonterminals), dtype=torch.float64)
         for _ in self.nonterminals:
