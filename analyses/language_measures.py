@@ -1,27 +1,23 @@
-"""Whether sentences are compositional: distances and code lengths, beside shuffled languages."""
+"""Whether similar inputs get similar sentences, beside shuffled languages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from plot_attractors.analysis import corpora
-from plot_attractors.analysis.corpora import Corpus
-from plot_attractors.analysis.parts import error, write
+from plot_attractors.analysis.parts import error
+from plot_attractors.analysis.sampling import first_rows
 from plot_attractors.analysis.shape import DESCRIBED, by_split, panels
 from plot_attractors.analysis.style import GREY, SPLIT_COLOURS
-from plot_attractors.data import Batch
-from plot_attractors.measures import description_length
-from plot_attractors.measures.shuffled import MISSING, feature_matrix, shuffled_null
-from plot_attractors.measures.similarity import topographic_similarity
+from plot_attractors.data import Batch, Labelled
+from plot_attractors.measures.similarity import holistic_null, topographic_similarity
+from plot_attractors.model.bits import number_inputs
+from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Range, Size, setting
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
@@ -29,20 +25,17 @@ from plot_attractors.split_names import split_name
 TITLE = "Measures of language"
 CAPTIONS = {
     "language_measures": (
-        "Do similar inputs get similar sentences, and do sentences make the description of what "
-        "they mean shorter? Left: ρ, the rank correlation of how many features of two inputs "
-        "differ and how many tokens of their sentences (topographic similarity, RSA), with 95 % "
-        "intervals. Right: how many times shorter the prequential code of features is where "
-        "sentences are known, C = K(Z) / K(Z | W); 1: they tell nothing by their parts. A cross is "
-        "the same when sentences are shuffled over inputs, so that they tell nothing; a diamond, "
-        "when they are shuffled over meanings, so that every meaning keeps sentences of its own, "
-        "but without system; a triangle, of a language that spells the features out. Only what is "
-        "beyond the diamond is compositional."
+        "Do similar inputs get similar sentences? ρ is the rank correlation of how many features "
+        "of two inputs differ and how many tokens of their sentences (topographic similarity, "
+        "RSA), with 95 % intervals. A cross is the same when sentences are shuffled over inputs, "
+        "so that they tell nothing; a diamond, when they are shuffled over meanings, so that every "
+        "meaning keeps sentences of its own, but without system. Only what is beyond the diamond "
+        "is compositional."
     )
 }
 COLUMNS = (
-    "split measure unit value low high null_mean null_sd p_value holistic_mean holistic_sd "
-    "holistic_p_value spelled n pairs reason"
+    "split measure value low high null_mean null_sd p_value holistic_mean holistic_sd "
+    "holistic_p_value n pairs reason"
 )
 NEEDS = DESCRIBED
 
@@ -50,8 +43,8 @@ NEEDS = DESCRIBED
 # -- measures --------------------------------------------------------------------------------------
 
 
+NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 MEANING_PAIRS = 30_000  # that are compared in languages shuffled over meanings
-BITS = "bits an input"
 
 
 @dataclass(frozen=True)
@@ -61,84 +54,65 @@ class Config:
     inputs: Size = setting(2048, "drawn from each split; one sentence of each distinct one")
     max_pairs: Annotated[int, Range(3, 10**6)] = setting(100_000, "of inputs that are compared")
     resamples: Annotated[int, Range(2, 10**6)] = setting(100, "bootstrap samples of an interval")
-    permutations: Size = setting(100, "shuffled languages of each kind, with distances")
-    code_permutations: Size = setting(20, "and whose features are coded")
+    permutations: Size = setting(100, "shuffled languages of each kind")
 
 
-def similarity(corpus: Corpus, config: Config, seed: int) -> dict[str, Any]:
-    """The row of the topographic similarity, see `measure`."""
-    correlation = partial(topographic_similarity, categorical=corpus.kinds, seed=seed)
-    estimate = correlation(
-        corpus.tokens, corpus.meaning, max_pairs=config.max_pairs, resamples=config.resamples,
-        permutations=config.permutations,
-    )  # fmt: skip
-    fewer = partial(correlation, max_pairs=MEANING_PAIRS)
-    null = shuffled_null(
-        fewer, corpus.tokens, corpus.meaning, config.permutations, seed, shuffle="meanings"
-    )
-    holistic = {f"holistic_{name}": float(value) for name, value in null._asdict().items()}
-    return {"measure": "topographic_similarity"} | estimate._asdict() | holistic
+class Corpus(NamedTuple):
+    """N inputs of a split and one sentence of each.
 
-
-def code_lengths(corpus: Corpus, permutations: int) -> pd.DataFrame:
-    """The rows of code lengths, see `measure`."""
-
-    def lengths(sentences: np.ndarray) -> description_length.DescriptionLength:
-        return description_length.of_features(sentences, corpus.meaning, corpus.kinds)
-
-    def of_symbols(symbols: np.ndarray, _: Any) -> np.ndarray:
-        return np.array(lengths(corpus.one_hot(symbols))[:3])
-
-    own = lengths(corpus.sentences)
-    given = of_symbols, corpus.symbols, corpus.meaning, permutations
-    null, holistic = shuffled_null(*given), shuffled_null(*given, shuffle="meanings")
-    table = pd.DataFrame({
-        "measure": ["language_compositionality", "code_length", "code_length_given"],
-        "unit": ["", BITS, BITS], "value": own[:3], "null_mean": null.mean, "null_sd": null.sd,
-        "p_value": null.p_value, "holistic_mean": holistic.mean, "holistic_sd": holistic.sd,
-        "holistic_p_value": holistic.p_value, "spelled": lengths(spelled(corpus))[:3],
-        "n": len(corpus.symbols), "reason": own.reason,
-    })  # fmt: skip
-    table.loc[1:, ["p_value", "holistic_p_value"]] = np.nan  # a greater length is not better
-    return table
-
-
-def spelled(corpus: Corpus) -> np.ndarray:
-    """Sentences (N, tokens) of a language that spells the features out, a group of tokens each;
-    nothing for "no value". Numbers are spelled by their bin of ten.
+    - ``tokens``: (N, tokens) 0 and 1, which of them occur in the sentence;
+    - ``meaning``: (N, F) features, NaN for "no value"; ``categorical``: (F,) which of them are.
     """
-    meaning, kinds = feature_matrix(corpus.meaning, corpus.kinds)
-    has_gaps = np.array(kinds, dtype=bool) & (meaning == MISSING).any(0)
-    codes = description_length.number_values(meaning, kinds)  # of a gap 0
-    parts = [np.empty((len(meaning), 0))]
-    for column, gap in zip(codes.T, has_gaps, strict=True):
-        parts.append(np.eye(column.max(initial=0) + 1)[column][:, int(gap) :])
-    return np.concatenate(parts, 1)
+
+    tokens: np.ndarray
+    meaning: np.ndarray
+    categorical: list[bool]
 
 
-def measures(corpus: Corpus, config: Config, seed: int = 0) -> pd.DataFrame:
-    """Rows of ``summary.csv`` of one split, see `measure`."""
-    of_pairs = pd.DataFrame([similarity(corpus, config, seed)])
-    return pd.concat([of_pairs, code_lengths(corpus, config.code_permutations)])
+def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
+    """One sentence of each distinct input of the batch: copies are not compared with each other.
+
+    Inputs of which a number is missing are left out: they have no distance.
+    """
+    first = first_rows(number_inputs(batch.x))
+    batch = Batch(*(part[first] for part in batch))
+    tokens = model.language.bag(model.describe(batch.x).s[:, 0]) > 0
+    meaning = data.feature_values(batch).numpy().astype(float)
+    if data.ordered:
+        for k, feature in enumerate(data.features):
+            if NO_VALUE in feature.outcomes:
+                meaning[meaning[:, k] == feature.outcomes.index(NO_VALUE), k] = np.nan
+    categorical = [feature.categorical for feature in data.features]
+    known = np.isfinite(meaning[:, np.invert(categorical)]).all(1)
+    return Corpus(tokens.numpy()[known], meaning[known], categorical)
+
+
+def similarity(corpus: Corpus, config: Config, seed: int) -> pd.DataFrame:
+    """The row of ``summary.csv`` of one split, see `measure`."""
+    sizes: dict[str, Any] = {"seed": seed, "permutations": config.permutations}
+    estimate = topographic_similarity(
+        *corpus, **sizes, max_pairs=config.max_pairs, resamples=config.resamples
+    )
+    null = holistic_null(*corpus, **sizes, max_pairs=MEANING_PAIRS)
+    holistic = {f"holistic_{name}": value for name, value in null._asdict().items()}
+    row = {"measure": "topographic_similarity"} | estimate._asdict() | holistic
+    return pd.DataFrame([row])
 
 
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Measures of one sentence for each of `inputs` inputs of every split.
 
-    ``summary.csv`` has by ``measure``: ``topographic_similarity``, Spearman's ρ of the distances of
-    sentences and of inputs, with a 95 % bootstrap interval over inputs (Section *Representational
-    similarity analysis*); ``language_compositionality``, and the code lengths of features
-    ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input. ``null_…``,
-    ``p_value``: of languages whose sentences are shuffled over inputs (Mantel's test);
-    ``holistic_…``: shuffled over meanings; ``spelled``: of the language that spells the features
-    out, a ceiling; ``n``: distinct inputs; ``pairs``: compared; ``reason``: why the value is
-    missing.
+    ``summary.csv`` has the ``topographic_similarity``: Spearman's ρ of the distances of sentences
+    and of inputs, with a 95 % bootstrap interval over inputs (Section *Representational similarity
+    analysis*). ``null_…``, ``p_value``: of languages whose sentences are shuffled over inputs
+    (Mantel's test); ``holistic_…``: shuffled over meanings; ``n``: distinct inputs; ``pairs``:
+    compared; ``reason``: why the value is missing.
     """
 
     def of_split(batch: Batch) -> pd.DataFrame:
-        corpus = corpora.corpus(run.model, run.data, batch)
-        return measures(corpus, config, int(torch.randint(2**31, ())))
+        sampled = corpus(run.model, run.data, batch)
+        return similarity(sampled, config, int(torch.randint(2**31, ())))
 
     return {"summary.csv": by_split(run, config.inputs, of_split)[COLUMNS.split()]}
 
@@ -152,44 +126,28 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {  # of other languages
         "shuffled over meanings",
         {"color": "white", "marker": "D", "markeredgecolor": "black"},
     ),
-    "spelled": (
-        "features spelled out",
-        {"color": "white", "marker": "^", "markeredgecolor": "black"},
-    ),
 }
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
-    """The figure ``language_measures``, from ``summary.csv``."""
-    figure, (left, right) = panels(2)
-    rows = dict(list(tables["summary.csv"].groupby("measure")))
-    similarity = rows["topographic_similarity"]
-    _draw_splits(left, similarity)
-    least = np.nanmin([0.0, *similarity["low"]])
-    left.set(xlim=(least, 1.05), xlabel="topographic similarity ρ")
-    _draw_splits(right, rows["language_compositionality"], start=1.0)
-    right.set_xscale("log")
-    right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    right.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    right.xaxis.set_minor_formatter(NullFormatter())
-    right.set_xlabel("compositionality C (logarithmic)")
-    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return {"language_measures": figure}
-
-
-def _draw_splits(axes: Axes, rows: pd.DataFrame, start: float = 0.0) -> None:
-    """A bar from `start` for each split, the first at the top, and marks of other languages."""
-    axes.axvline(start, color=GREY, linewidth=0.8)
+    """The figure ``language_measures``, from ``summary.csv``: a bar for each split, the first at
+    the top, and marks of other languages.
+    """
+    figure, (axes,) = panels(1, columns=1)
+    rows = tables["summary.csv"]
+    axes.axvline(0, color=GREY, linewidth=0.8)
     y, value = np.arange(len(rows)), rows["value"].to_numpy(dtype=float)
     axes.set_yticks(y, [split_name(split) for split in rows["split"]])
     axes.set_ylim(len(rows) - 0.5, -0.5)
+    least = np.nanmin([0.0, *rows["low"]])
+    axes.set(xlim=(least, 1.05), xlabel="topographic similarity ρ")
     for column, (label, mark) in MARKS.items():
         axes.plot(rows[column], y, linestyle="", label=label, zorder=3, **mark)
-    if np.isnan(value).all():
-        write(axes, "undefined")
-        return
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     colours = [SPLIT_COLOURS.get(split, GREY) for split in rows["split"]]
     look: dict[str, Any] = {"color": colours, "ecolor": "black", "error_kw": {"linewidth": 1}}
-    axes.barh(y, value - start, left=start, xerr=error(rows), **look)
+    if not np.isnan(value).all():
+        axes.barh(y, value, xerr=error(rows), **look)
     for at in y[np.isnan(value)]:
-        axes.text(start or 0.01, at, "undefined", va="center", fontsize=8)
+        axes.text(0.01, at, "undefined", va="center", fontsize=8)
+    return {"language_measures": figure}

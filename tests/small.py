@@ -35,8 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
     "decodability": {"inputs": 200} | _DECODERS,
     "language_measures": {
-        "inputs": 200, "resamples": 5, "permutations": 5, "code_permutations": 3,
-        "max_pairs": 20_000,
+        "inputs": 200, "resamples": 5, "permutations": 5, "max_pairs": 20_000,
     },
     "sentences": {
         "exemplars": 4, "draws": 4, "inputs": 60, "held_out_inputs": 20, "image_draws": 8,

@@ -23,24 +23,24 @@ LINES = {
     "plot_attractors/gflownet/": 3157,
     "plot_attractors/language_of_thought/": 1704,
     "plot_attractors/data/": 1752,
-    "plot_attractors/measures/": 1858,
-    "plot_attractors/analysis/": 2012,
+    "plot_attractors/measures/": 1660,
+    "plot_attractors/analysis/": 1927,
     "plot_attractors/baselines/": 713,
     "plot_attractors/runs/": 2582,
-    "plot_attractors/report/": 1800,
-    "plot_attractors/paper/": 595,
+    "plot_attractors/report/": 1799,
+    "plot_attractors/paper/": 594,
     "plot_attractors/cli/": 694,
     "plot_attractors/": 293,
     "models/": 648,
     "inference/": 753,
     "datasets/": 160,
-    "analyses/": 5491,
+    "analyses/": 5449,
     "benchmarks/": 608,
     "examples/": 277,
     "docs/": 431,
-    "tests/": 19747,
+    "tests/": 19586,
 }
-WORDS = 41804  # of pages
+WORDS = 41522  # of pages
 SLACK_OF_WORDS = 1000
 
 

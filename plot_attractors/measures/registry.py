@@ -91,11 +91,6 @@ def _calibration(name: str, title: str, formula: str, statistic: str, **more: An
     return _calibrated(name, title, formula, where={"statistic": statistic}, **more)
 
 
-def _language(name: str, title: str, formula: str, **more: Any) -> Metric:
-    where = {"measure": name}
-    return _metric("language", "language_measures", name, title, formula, where=where, **more)
-
-
 def _features(
     name: str, title: str, formula: str, analysis: str, source: str, split: str, **more: Any
 ) -> Metric:
@@ -216,18 +211,11 @@ METRICS: dict[str, Metric] = {
         _features("shuffled", "features decoded from a shuffled language",
                   "accuracy of a language whose sentences are shuffled over meanings",
                   "composition", "shuffled", "train"),
-        _language("topographic_similarity", "topographic similarity",
-                  "correlation of distances between inputs and between their sentences",
-                  unit="Spearman's ρ", paper={"dsprites": Paper(0.525)}),
-        _language("language_compositionality", "compositionality of the language system",
-                  "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
-                  "sentences W; 1: sentences tell nothing by their parts; it grows with the number "
-                  "of inputs", format=".2f"),
-        _language("code_length", "code length of features", "K(Z) / N", unit="bits an input",
-                  format=".2f"),
-        _language("code_length_given", "code length of features, given sentences",
-                  "K(Z | W) / N, what learning to read costs included", unit="bits an input",
-                  format=".2f"),
+        _metric("language", "language_measures", "topographic_similarity",
+                "topographic similarity",
+                "correlation of distances between inputs and between their sentences",
+                where={"measure": "topographic_similarity"}, unit="Spearman's ρ",
+                paper={"dsprites": Paper(0.525)}),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "

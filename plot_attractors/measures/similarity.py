@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from plot_attractors.measures import shuffled
-from plot_attractors.measures.shuffled import Floats, Integers, feature_matrix, why_equal
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+_TIE = 1e-12  # values that differ by rounding alone are equal
+MISSING = -1.0
 
 
 class Similarity(NamedTuple):
@@ -33,6 +37,27 @@ class Similarity(NamedTuple):
     n: int = 0
     pairs: int = 0
     reason: str = ""
+
+
+class Null(NamedTuple):
+    """A value in shuffled languages.
+
+    - ``mean``, ``sd``: over them, NaN without any; those in which the value is NaN are left out;
+    - ``p_value``: (1 + #{null ≥ value}) / (1 + languages).
+    """
+
+    mean: float
+    sd: float
+    p_value: float
+
+
+def feature_matrix(
+    features: ArrayLike, categorical: Sequence[bool] | None
+) -> tuple[Floats, tuple[bool, ...]]:
+    """(N, F) features, −1 for missing categorical values; and which features are categorical."""
+    array = np.asarray(features, dtype=np.float64)
+    kinds = (True,) * array.shape[1] if categorical is None else tuple(categorical)
+    return np.where(np.array(kinds, dtype=bool) & np.isnan(array), MISSING, array), kinds
 
 
 def sentence_distance(sentences: ArrayLike, i: ArrayLike, j: ArrayLike) -> Integers:
@@ -98,9 +123,9 @@ def topographic_similarity(
     if n < 3:
         return Similarity(n=n, pairs=n * (n - 1) // 2, reason="fewer than 3 inputs")
     i, j = _pairs(n, max_pairs, pair_rng)
-    reason = why_equal(bags, "sentences", "tokens") or why_equal(meaning, "features", "features")
-    if reason:
-        return Similarity(n=n, pairs=len(i), reason=reason)
+    for name, rows in (("sentences", bags), ("features", meaning)):
+        if bool((rows == rows[0]).all()):
+            return Similarity(n=n, pairs=len(i), reason=f"all {name} are equal")
     a = sentence_distance(bags, i, j)
     differences = feature_distance(meaning, i, j, kinds)
     b = np.unique(differences, return_inverse=True)[1].reshape(-1)
@@ -120,8 +145,57 @@ def topographic_similarity(
 
     orders = (permutation_rng.permutation(n) for _ in range(permutations))
     null = [_spearman(sentence_distance(bags, order[i], order[j]), b) for order in orders]
-    mean, sd, p_value = map(float, shuffled.of_values(np.array(null), value))
-    return Similarity(value, low, high, mean, sd, p_value, n, len(i))
+    return Similarity(value, low, high, *_null(np.array(null), value), n, len(i))
+
+
+def holistic_null(
+    sentences: ArrayLike,
+    features: ArrayLike,
+    categorical: Sequence[bool] | None = None,
+    *,
+    max_pairs: int = 200_000,
+    seed: int = 0,
+    permutations: int = 100,
+) -> Null:
+    """`topographic_similarity` of holistic languages, which a compositional one exceeds.
+
+    Sentences are shuffled over meanings (distinct rows of features): every input gets a random one
+    of the sentences of the meaning that its own meaning is mapped to, by a random permutation of
+    meanings. They tell meanings apart as well as before, but similar meanings have no similar
+    sentences. Arguments are those of `topographic_similarity`.
+    """
+    bags = np.asarray(sentences)
+    similarity = partial(
+        topographic_similarity, features=features, categorical=categorical, max_pairs=max_pairs,
+        seed=seed,
+    )  # fmt: skip
+    order = _over_meanings(np.asarray(features), np.random.default_rng(seed))
+    null = [similarity(bags[order()]).value for _ in range(permutations)]
+    return _null(np.array(null), similarity(bags).value)
+
+
+def _null(values: Floats, own: float) -> Null:
+    """Of values (languages,) of shuffled languages, and of the language's own."""
+    values = values[~np.isnan(values)]
+    if math.isnan(own) or not len(values):
+        return Null(math.nan, math.nan, math.nan)
+    above = int((values - own >= -_TIE).sum())
+    return Null(float(values.mean()), float(values.std()), (1 + above) / (1 + len(values)))
+
+
+def _over_meanings(features: NDArray[Any], rng: np.random.Generator) -> Callable[[], Integers]:
+    """A function that draws, for every input, an input of the meaning that its own is mapped to."""
+    rows, _ = feature_matrix(features, None)
+    _, code, size = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    code = code.reshape(-1)
+    inputs, start = np.argsort(code, kind="stable"), np.cumsum(size) - size
+
+    def draw() -> Integers:
+        other = rng.permutation(len(size))[code]
+        drawn: Integers = inputs[start[other] + rng.integers(size[other])]
+        return drawn
+
+    return draw
 
 
 def _pairs(n: int, most: int, rng: np.random.Generator) -> tuple[Integers, Integers]:

@@ -52,8 +52,7 @@ _SMOKE: dict[str, dict[str, Any]] = {
     "decodability": _FEW | {"inputs": 100},
     "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
     "language_measures": {
-        "inputs": 100, "resamples": 5, "permutations": 5, "code_permutations": 1,
-        "max_pairs": 2000,
+        "inputs": 100, "resamples": 5, "permutations": 5, "max_pairs": 2000,
     },
     "diversity": _FEW | {"inputs": 8, "draws": 32},
     "information_loss": {"inputs": 200, "lines": 10, "line_draws": 16},

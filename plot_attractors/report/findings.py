@@ -21,8 +21,7 @@ _HEADLINES = """
     p kl kl_exact kl_control p_held_out kl_held_out kl_5T p_negative tv_extrapolated tv_brownian
     tv_encoder tv_excess ess_512 slope recovery recovery_control fixed_points distance
     sentences_in_use tokens_in_use accuracy accuracy_held_out composed topographic_similarity
-    language_compositionality receiver_accuracy receiver_accuracy_held_out diversity
-    diversity_sigma diversity_16
+    receiver_accuracy receiver_accuracy_held_out diversity diversity_sigma diversity_16
 """
 HEADLINES = [METRICS[name] for name in _HEADLINES.split()]
 PAPER_TREE = (6, 128)  # generations, bits

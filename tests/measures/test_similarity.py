@@ -154,6 +154,21 @@ def test_p_value_counts_ties_as_no_less() -> None:
     assert result.p_value == pytest.approx(1 / 3, abs=0.03)
 
 
+def test_shuffled_over_meanings_every_meaning_has_the_sentences_of_one_other() -> None:
+    features = grid(copies=6)
+    missing = np.where(features == 2, math.nan, features)  # of a value of its own
+    for of in (features, missing):
+        order = similarity._over_meanings(of, np.random.default_rng(0))()
+        code = features @ [9, 3, 1]
+        assert len(np.unique(np.c_[code[order], code], axis=0)) == 27
+        assert (code[order] != code).any()
+    null = similarity.holistic_null(spelled(features), features, permutations=30)
+    assert 0 < null.mean < 0.2  # inputs of one meaning have one sentence
+    assert null.p_value == 1 / 31
+    with_nan = similarity._null(np.array([1.0, math.nan, 3.0]), 2.0)
+    assert with_nan == (2, 1, 2 / 3)
+
+
 # Bootstrap
 
 

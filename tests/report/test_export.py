@@ -24,9 +24,7 @@ SPREADS = 6  # standard deviations of five small samples that another may be off
 SMALL = {
     "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
     "calibration": {"inputs": 4, "wide_inputs": 4, "wide_draws": 1},
-    "language_measures": {
-        "inputs": 300, "resamples": 2, "permutations": 2, "code_permutations": 1,
-    },
+    "language_measures": {"inputs": 300, "resamples": 2, "permutations": 2},
 }  # fmt: skip
 
 

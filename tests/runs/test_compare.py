@@ -68,7 +68,6 @@ held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 """,
     "language_measures": """measure,split,value
 topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
-language_compositionality,train,2.5\nlanguage_compositionality,held_out,1
 """,
     "diversity": """split,samples,n,k,mean,sigma
 train,exact,256,1,3,4\ntrain,model,256,1,-inf,0\ntrain,model,256,1,-8,1
@@ -142,15 +141,14 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     expected = {
         "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625,
         "shuffled": 0.5, "topographic_similarity": 0.375, "diversity": -math.inf,
-        "language_compositionality": 2.5,
         "diversity_sigma": 0, "diversity_16": -7,
         "minutes": 1.5,
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
-    assert row[["code_length", "code_length_given"]].isna().all()
+    assert math.isnan(row["receiver_accuracy"])
     shown = to_markdown(compare(run, topic="language"))
     assert "topographic_similarity" in shown
-    assert "code_length" not in shown  # of which nothing is known
+    assert "receiver_accuracy" not in shown  # of which nothing is known
     assert "| −∞ |" in shown
     with pytest.raises(ValueError, match=r"is dynamics or language, not 'sound'"):
         compare(run, topic="sound")  # type: ignore[arg-type]
