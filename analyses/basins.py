@@ -7,18 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
-from plot_attractors.analysis.parts import write
-from plot_attractors.analysis.style import CRIMSON, GREY, ORANGE
 from plot_attractors.measures import attractors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size, setting
@@ -26,14 +19,6 @@ from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
 SLOW = True
-CAPTIONS = {
-    "basins": (
-        "A plane through the most visited fixed point of the mean dynamics and two neighbours. "
-        "Grey: the mean step; black: borders between basins. Red rings: embeddings in use; dots: "
-        "fixed points, filled if stable; all within 1.5 ε√d of the plane. If attractors sit at "
-        "embeddings, every ring holds a dot."
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -46,17 +31,13 @@ class Config:
 UNSEEN = shape.Needs(
     "forward dynamics that do not see the input", lambda run: not run.model.input_dependent
 )
-NEEDS = shape.LISTED & shape.PLANE & UNSEEN
-
-
-# -- measures --------------------------------------------------------------------------------------
+NEEDS = shape.LISTED & UNSEEN
 
 
 USE_INPUTS = 512  # that tell which sentences are in use
 MOST_SENTENCES = 2000  # in use, that are followed; a random choice where there are more
 DRAWS, FINE_DRAWS = 32, 256  # states of the cloud whose centre is followed; for eigenvalues
 ITERATIONS = 60  # of the mean dynamics, at most
-CELLS = 48  # sides of the picture
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
@@ -207,46 +188,12 @@ class Basins:
         }
 
 
-def plane(basins: Basins) -> dict[str, np.ndarray]:
-    """What the figure shows of the plane through the first stable fixed point and its two nearest;
-    nothing where there are fewer than three.
-
-    ``x`` and ``y`` (n,) are the places of its cells, ``flow`` (n, n, 2) and ``basins`` (n, n) their
-    mean steps and basins; ``embeddings``, ``stable`` and ``unstable`` (k, 2) are near the plane.
-    """
-    points = basins.points.stable
-    if len(points) < 3:
-        return {}
-    origin = points[0]
-    sides = points[(points - origin).norm(dim=-1).argsort()[1:3]] - origin
-    axes = torch.linalg.qr(sides.T).Q  # (d, 2), orthonormal
-    corners = torch.cat([torch.zeros(1, 2), sides @ axes])
-    low, high = corners.amin(0), corners.amax(0)
-    middle, half = (low + high) / 2, 0.95 * max(float((high - low).max()), basins.unit)
-    x, y = (torch.linspace(m - half, m + half, CELLS) for m in middle.tolist())
-    z = origin + torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).flatten(0, 1) @ axes.T
-    arrays = {
-        "x": x,
-        "y": y,
-        "flow": ((basins.f(z) - z) @ axes).view(CELLS, CELLS, 2),
-        "basins": basins.basin(basins.iterate(z).z).view(CELLS, CELLS),
-    }
-    unstable = basins.points.z[basins.points.unstable > 0]
-    kinds = {"embeddings": basins.embedding, "stable": points, "unstable": unstable}
-    for kind, z in kinds.items():
-        u = (z - origin) @ axes
-        near = (z - origin - u @ axes.T).norm(dim=-1) <= NEAR * basins.unit
-        arrays[kind] = u[near & ((u - middle).abs() <= half).all(-1)]
-    return {name: array.numpy() for name, array in arrays.items()}
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Fixed points of the mean dynamics and their basins, see `basins.Basins`.
 
-    ``summary.csv``, one row, see its ``summary``; ``fixed_points.csv``, see ``fixed_points``;
-    ``plane.npz``: what the figure shows. Source: the paper's claim that attractors sit at
-    sentence embeddings.
+    ``summary.csv``, one row, see its ``summary``; ``fixed_points.csv``, see ``fixed_points``.
+    Source: the paper's claim that attractors sit at sentence embeddings.
     """
     model = run.model
     rows = in_use(model, run.data.batch(USE_INPUTS).x)
@@ -259,57 +206,4 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": pd.DataFrame([basins.summary(table, control, z0)]),
         "fixed_points.csv": table,
-        "plane.npz": plane(basins),
     }
-
-
-# -- figures ---------------------------------------------------------------------------------------
-
-
-LOOKS: dict[str, dict[str, Any]] = {  # of points, the last on top
-    "unstable": {
-        "facecolors": "white", "edgecolors": "black", "s": 20, "linewidths": 0.6,
-        "label": "unstable fixed point",
-    },
-    "embeddings": {
-        "facecolors": "none", "edgecolors": CRIMSON, "s": 96, "linewidths": 1.25,
-        "label": "embedding ẑ of a sentence in use",
-    },
-    "stable": {
-        "facecolors": ORANGE, "edgecolors": "black", "s": 29, "linewidths": 0.6,
-        "label": "stable fixed point",
-    },
-}  # fmt: skip
-LINES = [
-    Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
-    Line2D([], [], color="black", linewidth=1.0, label="border between basins"),
-]
-
-
-def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Flow, borders between basins, embeddings and fixed points."""
-    maps = tables["plane.npz"]
-    figure = Figure(figsize=(7.2, 7.4), layout="constrained")
-    axes = figure.subplots()
-    if "flow" not in maps:
-        write(axes, "fewer than three stable fixed points")
-        return {"basins": figure}
-    x, y = maps["x"], maps["y"]
-    u, v = maps["flow"].transpose(2, 0, 1)
-    axes.streamplot(x, y, u, v, density=1.2, color=GREY, linewidth=0.6, arrowsize=0.7, zorder=1)
-    _draw_borders(axes, x, y, maps["basins"])
-    for order, (kind, look) in enumerate(LOOKS.items(), 2):
-        axes.scatter(*maps[kind].T, zorder=order, **look)
-    axes.set(xlim=x[[0, -1]], ylim=y[[0, -1]], aspect="equal")
-    axes.set(xlabel="distance in the plane", ylabel="distance in the plane")
-    points = axes.get_legend_handles_labels()[0]
-    figure.legend(handles=[*points, *LINES], loc="outside upper center", ncols=3)
-    return {"basins": figure}
-
-
-def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -> None:
-    """Lines between the cells (len(y), len(x)) of different basins, smoothed over about a cell."""
-    inside = np.stack([gaussian_filter((basin == k).astype(float), 0.8) for k in np.unique(basin)])
-    for k in range(len(inside) if len(inside) > 1 else 0):
-        lead = inside[k] - np.delete(inside, k, 0).max(0)
-        axes.contour(x, y, lead, levels=[0.0], colors="black", linewidths=1.0, zorder=1.5)

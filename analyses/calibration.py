@@ -21,26 +21,18 @@ and ``sentences_in_use`` are all that were drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import LinearSegmentedColormap, LogNorm
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.analysis import sampling, shape
-from plot_attractors.analysis.parts import note, steps_name
-from plot_attractors.analysis.style import BLUE, RED, add_scale
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.measures import calibration as measures
@@ -48,26 +40,9 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.posterior import Readout
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
-from plot_attractors.split_names import split_name
 
 TITLE = "Calibration"
-CAPTIONS = {
-    "calibration": (
-        "Is each sentence sampled in proportion to its reward? Probability of every sentence for "
-        "every input, as estimated from sampled trajectories of T, 2T and 5T steps, against the "
-        "exact posterior; a perfect sampler lies on the diagonal, within the noise of the draws. "
-        "Stripes at the left are sentences that were drawn once, twice, three times. Colour: how "
-        "many (input, sentence) pairs; a probability below 10⁻⁴ is drawn there. Of sentences too "
-        "many to list, those that were drawn. Total variation is a mean over inputs, beside that "
-        "of as many exact draws; below it those at infinitely many draws, of the sampler and of "
-        "two controls without learned dynamics: Brownian motion that is conditioned to end at an "
-        "embedding, and the encoder's noise, read at once."
-    )
-}
 NEEDS = shape.ATTRACTORS
-
-
-# -- measures --------------------------------------------------------------------------------------
 
 
 NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
@@ -75,7 +50,6 @@ READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_DRAWS = 512  # paths of each input that are weighted
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
-LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
 
@@ -89,20 +63,11 @@ class Config:
     wide_draws: Size = setting(16, "trajectories of each of the wide inputs")
 
 
-class Estimate(NamedTuple):
-    """Distributions estimated from draws, and the statistics made of them."""
-
-    # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
-    q: Tensor
-    p: Tensor  # the exact posterior of the same
-    statistics: dict[str, float]
-
-
 class Calibration(NamedTuple):
-    """Estimates by number of steps, that of exact draws, log Z, and statistics of path weights."""
+    """Statistics by number of steps, of exact draws, of path weights, and log Z."""
 
-    estimates: dict[int, Estimate]
-    control: Estimate
+    estimates: dict[int, dict[str, float]]
+    control: dict[str, float]
     log_z: float
     paths: dict[str, tuple[float, float]]
 
@@ -118,27 +83,23 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     log_p = model.posterior.log_prob(encoding.distribution)
     log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
 
-    def estimate(z: Tensor, learned: bool) -> Estimate:
+    def estimate(z: Tensor, learned: bool) -> dict[str, float]:
         """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
         p, quarters = log_p.exp(), _quarters(model, z)
         q = quarters.sum(0) / z.shape[1]
         read = measures.distances(_read(model, encoding, z, learned), p)
-        statistics = {
+        return {
             **_statistics("tv", measures.distances(quarters, p)),
             "slope": float(measures.log_slope(q, log_p, z.shape[1])),
             **_statistics("tv_discretizer", read),
         }
-        return Estimate(q, p, statistics)
-
-    def with_use(estimate: Estimate, z: Tensor) -> Estimate:
-        return estimate._replace(statistics=estimate.statistics | _use(model, z))
 
     control = estimate(sampling.exact_states(model, encoding, sizes.draws)[0], learned=False)
-    control = with_use(control, sampling.exact_states(model, wide, sizes.wide_draws)[0])
+    control |= _use(model, sampling.exact_states(model, wide, sizes.wide_draws)[0])
     states = sampling.states_at(model, encoding, sizes.draws, times)
     wide_states = sampling.states_at(model, wide, sizes.wide_draws, times)
     estimates = {
-        steps: with_use(estimate(z, learned=True), z_wide)
+        steps: estimate(z, learned=True) | _use(model, z_wide)
         for steps, z, z_wide in zip(times, states, wide_states, strict=True)
     }
     paths = _weigh_paths(model, encoding, *sampling.exact_states(model, encoding, WEIGHT_DRAWS))
@@ -173,21 +134,19 @@ def _calibrate_by_draws(
     def read(z: Tensor) -> Tensor:
         return model.readout(z, z0).sample()
 
-    def estimate(z: Tensor, s: Tensor, learned: Tensor) -> Estimate:
+    def estimate(z: Tensor, s: Tensor, learned: Tensor) -> dict[str, float]:
         """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of
         those that the learned discretizer read there.
         """
-        row, share, first = measures.drawn_shares(model.language.key(s))
         near = sampling.nearest_sentence(model, z[:, :NEAREST_DRAWS])
         sampled = s.flatten(0, 1).unique(dim=0)
-        statistics = {
+        return {
             **_statistics("tv", distance(s)),
             **_statistics("tv_discretizer", distance(learned)),
             "sentences_in_use": float(len(sampled)),
             "tokens_in_use": float((model.language.bag(sampled).sum(0) > 0).sum()),
             "distance": float(near.distance.median() / sampling.noise_radius(model)),
         }
-        return Estimate(share.float(), log_p(s)[row, first].exp().float(), statistics)
 
     # what the discretizer has not learned is the model's own error, so it is not in the floor
     s = read(end) if model.posterior.factored else exact.s
@@ -205,9 +164,9 @@ def _calibrate_by_draws(
 def tabulate(result: Calibration) -> pd.DataFrame:
     """Every statistic at every number of steps, beside that of exact draws (floor)."""
     rows = []
-    for steps, estimate in result.estimates.items():
-        for name, value in estimate.statistics.items():
-            rows.append((steps, name, value, result.control.statistics[name]))
+    for steps, statistics in result.estimates.items():
+        for name, value in statistics.items():
+            rows.append((steps, name, value, result.control[name]))
         rows.append((steps, "log_z", result.log_z, result.log_z))
         for name, (value, floor) in result.paths.items():  # known at T steps only
             value = value if steps == min(result.estimates) else np.nan
@@ -218,15 +177,6 @@ def tabulate(result: Calibration) -> pd.DataFrame:
     unknown = table["statistic"].str.endswith("_extrapolated") & few
     table.loc[statistic.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
     return table
-
-
-def pairs_of(estimate: Estimate) -> NDArray[np.float32]:
-    """(2, m) p and q̂ of pairs of an input and a sentence, at least `LEAST`; those where neither is
-    above it are left out.
-    """
-    p, q = (part.flatten().clamp(min=LEAST).numpy() for part in (estimate.p, estimate.q))
-    seen = np.maximum(p, q) > np.float32(LEAST)
-    return np.stack([p[seen], q[seen]], dtype=np.float32)
 
 
 def _statistics(name: str, distances: measures.Distances) -> dict[str, float]:
@@ -345,62 +295,10 @@ def _weigh_paths(
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """``summary.csv`` (split, steps, statistic, value, floor), and ``pairs.npz``, which the figure
-    shows: p and q̂ of pairs of an input and a sentence.
-    """
-    summary, pairs = [], {}
-    for split in run.data.splits:
-        result = calibrate(run.model, run.data, split, config)
-        table = tabulate(result)
-        table.insert(0, "split", split)
-        summary.append(table)
-        for steps, estimate in result.estimates.items():
-            pairs[f"{split} {steps}"] = pairs_of(estimate)
-    return {"summary.csv": pd.concat(summary), "pairs.npz": pairs}
-
-
-# -- figures ---------------------------------------------------------------------------------------
-
-
-WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
-WITHOUT_NOISE = {
-    "tv": "at infinitely many draws",
-    "tv_brownian": "Brownian motion",
-    "tv_encoder": "encoder's noise",
-}
-
-
-def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``calibration``: a row of panels for each split, a column for each length."""
-    summary, pairs = tables["summary.csv"], tables["pairs.npz"]
-    splits, times = summary["split"].unique(), summary["steps"].unique()
-    figure, grid = shape.panels(len(splits) * len(times), len(times), (4.2, 4.4))
-    by = summary.set_index(["split", "steps", "statistic"]).sort_index()
-    for axes, (split, steps) in zip(grid, product(splits, times), strict=True):
-        image = _draw_probabilities(axes, pairs[f"{split} {steps}"])
-        _write_statistics(axes, by.loc[(split, steps)])
-        axes.set_title(f"{split_name(split)}, {steps_name(steps, summary)}")
-        add_scale(axes, image, "pairs")
-    return {"calibration": figure}
-
-
-def _draw_probabilities(axes: Axes, pairs: np.ndarray) -> PolyCollection:
-    low = np.log10(LEAST)
-    image = axes.hexbin(
-        *pairs, xscale="log", yscale="log", gridsize=45, norm=LogNorm(), cmap=WHITE_TO_BLUE,
-        extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
-    )  # fmt: skip
-    axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")
-    axes.set(xlim=(0.8 * LEAST, 1), ylim=(0.8 * LEAST, 1), aspect="equal")
-    axes.set(xlabel="exact posterior π(s | x)", ylabel="sampler q̂(s | x)")
-    return image
-
-
-def _write_statistics(axes: Axes, here: pd.DataFrame) -> None:
-    """Total variations, by statistic; of the controls at T steps alone."""
-    value, tv = here["value"], here.loc["tv"]
-    lines = [f"total variation {tv['value']:.3f}, exact draws {tv['floor']:.3f}"]
-    for name, what in WITHOUT_NOISE.items():
-        if not np.isnan(number := value.get(f"{name}_extrapolated", np.nan)):
-            lines.append(f"{what} {number:.3f}")
-    note(axes, "\n".join(lines), "left")
+    """``summary.csv``: split, steps, statistic, value, floor."""
+    tables = [
+        tabulate(calibrate(run.model, run.data, split, config)).assign(split=split)
+        for split in run.data.splits
+    ]
+    columns = ["split", "steps", "statistic", "value", "floor"]
+    return {"summary.csv": pd.concat(tables)[columns]}

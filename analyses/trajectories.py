@@ -16,17 +16,10 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.parts import dot, note
+from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.shape import ATTRACTORS, PLANE
-from plot_attractors.analysis.style import (
-    BLUE,
-    CRIMSON,
-    GREY,
-    LIGHT_GREY,
-    PURPLE,
-    colours_of,
-)
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, PURPLE, colours_of
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
@@ -50,12 +43,6 @@ CAPTIONS = {
         "use, or, if too many to list, those nearest to the blue. (C) Distance to the nearest "
         "embedding over 5T steps in the axes that embeddings use, median and middle half; dotted: "
         "exact samples."
-    ),
-    "settling": (
-        "(A) Share of inputs that have settled by step t: the nearest sentence changes no more, in "
-        "the median of their trajectories. (B) The step at which it changes last, median and "
-        "middle half of the trajectories of an input, against the entropy of its sentences, with "
-        "their rank correlation (Spearman)."
     ),
     "view": (
         "Dots: states at the step of the slider, with the steps before as tails; red crosses: "
@@ -467,24 +454,6 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     return figure
 
 
-def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
-    """When inputs settle, and how that goes with the entropy of their sentences."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.ecdf(table["last_change"], color=BLUE)
-    left.set(xlim=(0, steps), xlabel="step t", ylabel="share of inputs")
-    left.set_title("A  Settled by step t")
-    middle = table["last_change"]
-    halves = np.abs(np.stack([middle - table["last_change_q1"], table["last_change_q3"] - middle]))
-    look: Any = {"fmt": "o", "markersize": 4, "color": BLUE, "ecolor": LIGHT_GREY, "elinewidth": 1}
-    right.errorbar(table["entropy"], middle, yerr=halves, **look)
-    right.set(ylim=(0, steps), xlabel="entropy of P(s | x), nats", ylabel="step of the last change")
-    right.set_title("B  Open inputs and clear ones")
-    if middle.nunique() > 1 and table["entropy"].nunique() > 1:
-        note(right, f"ρ = {table['entropy'].corr(middle, method='spearman'):.2f}")
-    return figure
-
-
 def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
     """Limits that hold states (times, B, 2) and points (n, 2)."""
     everything = np.concatenate([z.reshape(-1, 2), points])
@@ -494,9 +463,5 @@ def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figures ``trajectories`` and ``settling``."""
-    planes = tables["planes.npz"]
-    return {
-        "trajectories": draw_trajectories(planes, tables["summary.csv"]),
-        "settling": draw_settling(tables["settling.csv"], int(planes["steps"])),
-    }
+    """The figure ``trajectories``."""
+    return {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}

@@ -72,8 +72,7 @@ def judge(model: AttractorModel, data: Any) -> dict[str, float]:
     """The columns of a row."""
     result = calibration.calibrate(model, data, "train", SIZES)
     times = sorted(result.estimates)
-    first, last = (result.estimates[t].statistics for t in (times[0], times[-1]))
-    floor = result.control.statistics
+    first, last, floor = result.estimates[times[0]], result.estimates[times[-1]], result.control
     row: dict[str, float] = {
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],

@@ -27,7 +27,7 @@ _CONTRACT = {
     "models": ("Config", "PRESETS", "build(config, data)"),
     "datasets": ("Config", "PRESETS", "load(config)"),
     "inference": ("Config", "PRESETS", "build(model, data, config)"),
-    "analyses": ("Config", "measure(run, config)", "draw(tables)"),
+    "analyses": ("Config", "measure(run, config)"),
 }
 
 

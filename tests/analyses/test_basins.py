@@ -38,10 +38,10 @@ def run() -> Untrained:
     return untrained()
 
 
-def result(run: Untrained, field: Field) -> tuple[pd.Series, pd.DataFrame, dict[str, Any]]:
+def result(run: Untrained, field: Field) -> tuple[pd.Series, pd.DataFrame]:
     run.model.forward_dynamics = field
     tables = program.measure(run, CONFIG)
-    return tables["summary.csv"].iloc[0], tables["fixed_points.csv"], tables
+    return tables["summary.csv"].iloc[0], tables["fixed_points.csv"]
 
 
 def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
@@ -52,13 +52,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
     def to(z: Tensor) -> Tensor:
         return (-0.5 * torch.cdist(z, embeddings).square() / width**2).softmax(-1) @ embeddings
 
-    summary, table, tables = result(run, Field(to))
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
-    arrays = tables["plane.npz"]
-    assert set(np.unique(arrays["basins"])) >= {0}  # it shows the basin that is visited most
-    corners = arrays["stable"]
-    assert len(corners) >= 3
-    assert np.abs(corners).sum(1).min() == pytest.approx(0, abs=1e-6)  # where it has its origin
+    summary, table = result(run, Field(to))
     stable = table[table["kind"] == "stable"]
     assert summary["stable"] == len(stable) >= stable["sentences"].sum() > 2
     assert len(table) > len(stable)  # there are passes between wells
@@ -86,15 +80,13 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 
 def test_one_well_holds_all_sentences(run: Untrained) -> None:
     center = torch.full((8,), 0.4)
-    summary, table, tables = result(run, Field(lambda z: center, rate=0.5))
+    summary, table = result(run, Field(lambda z: center, rate=0.5))
     assert len(table) == summary["stable"] == 1
     row = table.iloc[0]
     np.testing.assert_allclose(row[[f"z{k}" for k in range(1, 9)]].astype(float), 0.4, atol=1e-3)
     assert row["modulus1"] == pytest.approx(0.5, abs=1e-3)
     assert row["sentences"] == summary["sentences_per_basin"] > 2
     assert row["data"] == 1
-    assert not tables["plane.npz"]
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
@@ -102,26 +94,21 @@ def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
     def to(z: Tensor) -> Tensor:
         return torch.cat([(4 * z[:, :1]).tanh() / math.tanh(4), 0 * z[:, 1:]], -1)
 
-    _, table, _ = result(run, Field(to))
+    _, table = result(run, Field(to))
     assert list(table["kind"]) == ["stable", "stable", "saddle"]
     np.testing.assert_allclose(sorted(table["z1"]), [-1, 0, 1], atol=5e-3)
     assert table["modulus1"].iloc[2] == pytest.approx(0.7 + 0.3 * 4, abs=0.1)
 
 
 def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
-    summary, table, tables = result(run, Field(lambda z: z + 0.3))
+    summary, table = result(run, Field(lambda z: z + 0.3))
     assert table.empty
     assert (summary[["stable", "data_at_embeddings", "attracting"]] == 0).all()
     assert summary[["near", "spectral_radius", "sentences_per_basin"]].isna().all()
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("dynamics.sees", "context"), ("latent", 1),
-        ("language.groups", (2,) * 12),
-    ],
-)  # fmt: skip
+    ("name", "value"), [("dynamics.sees", "context"), ("language.groups", (2,) * 12)]
+)
 def test_what_has_no_basins_is_left_out(name: str, value: Any) -> None:
     assert not program.NEEDS.met(untrained(**{name: value}))

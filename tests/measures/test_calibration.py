@@ -251,10 +251,9 @@ def test_distances_of_draws_are_those_of_their_counts() -> None:
 def test_too_few_draws_to_extrapolate_give_no_number() -> None:
     p = torch.full((16, 1000), 1 / 1000, dtype=torch.float64)
 
-    def estimate(draws: int, q: Tensor) -> Any:
+    def estimate(draws: int, q: Tensor) -> dict[str, float]:
         value, error = extrapolate(distances(counted(q, draws), p))
-        statistics = {"tv_extrapolated": value, "tv_extrapolated_se": error, "slope": 1}
-        return calibration.Estimate(q, p, statistics)
+        return {"tv_extrapolated": value, "tv_extrapolated_se": error, "slope": 1}
 
     far = p.clone()
     far[:, :500] *= 2
