@@ -40,7 +40,7 @@ CAPTIONS = {
         "grammar itself. Below: how far sentences are from the nearest expression, as the share of "
         "sentences that is at most so far. Dashed: sentences whose levels were dealt anew among "
         "sentences, which mean nothing together. Only a solid line far to the left shows "
-        "expressions in other tokens. Own: the grammar that the setting grammar names."
+        "expressions in other tokens."
     ),
     "held_out": (
         "Learned sentences beside grammars, for inputs of held-out classes, which the grammars "
@@ -72,7 +72,6 @@ class Config(probes.DecoderTraining):
 
     inputs: Size = setting(500, "inputs of each split")
     draws: Size = setting(32, "sentences of each")
-    grammar: str = setting("", "a grammar over the nodes of the tree, by name or path, too")
     disjunctions: bool = setting(
         False, "of a table: expressions with ∨, too, not conjunctions alone"
     )
@@ -93,26 +92,14 @@ NEEDS = Needs(
 
 ROWS = 1024  # sentences described at once
 MOST_EXPRESSIONS = 2500  # of slots: conjunctions of 7 levels
-PATHS, OWN, TABLE, ALL = "paths", "own", "table", "all"
+PATHS, TABLE, ALL = "paths", "table", "all"
 SUMMARY = "split source baseline measure feature value low high floor shuffled n"
 TRANSLATIONS = "split baseline sentence expression residual scrambled usage"
 
 
-def _grammar(program: str, data: Any, **settings: Any) -> GrammarModel:
-    loaded: Any = registry.load("models", program)
-    model: GrammarModel = loaded.build(loaded.Config(**settings), data)
-    return model
-
-
-def _own_grammar(program: str, data: HierarchicalBinaryVectors) -> GrammarModel:
-    """The grammar of a program, or a ValueError where it is none over the nodes of this tree."""
-    model = _grammar(program, data)
-    objects = getattr(getattr(model, "objects", None), "probabilities", torch.empty(0))
-    if not torch.equal(objects, data.probabilities[-len(objects) :]):
-        raise ValueError(
-            f"{program} must build a GrammarModel whose objects are the tree's nodes: "
-            "objects=BitObjects(data.probabilities)"
-        )
+def _grammar(data: Any, **settings: Any) -> GrammarModel:
+    program: Any = registry.load("models", "grammar")
+    model: GrammarModel = program.build(program.Config(**settings), data)
     return model
 
 
@@ -156,17 +143,15 @@ def _list_translations(names: list[str], split: scores.Split, b: scores.Compared
 def _measure_tree(
     run: Run, data: HierarchicalBinaryVectors, config: Config
 ) -> dict[str, pd.DataFrame]:
-    with torch.random.fork_rng(devices=[]):
-        own = {OWN: _own_grammar(config.grammar, data)} if config.grammar else {}
     model = run.model
     splits, sentences = _describe(run, data, config.inputs, config.draws)
     decoder = probes.feature_decoders(run, config)[0]
     learned = listening.read(decoder(model.embed(sentences)).points.double(), data)
     grammars = {
-        name: _grammar("grammar", data, **settings)
+        name: _grammar(data, **settings)
         for name, settings in GRAMMARS.items()
         if name != "slots" or 3**data.depth <= MOST_EXPRESSIONS
-    } | own
+    }
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]
     summaries, listed = [], []
@@ -205,8 +190,8 @@ def _table_grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
     rules: dict[str, Any] = {"expressions": "rules" if disjunctions else "conjunctions"}
     for longest in range(MOST_LITERALS, 1, -1):
         with contextlib.suppress(ValueError):  # too many
-            return _grammar("grammar", data, literals=longest, **rules)
-    return _grammar("grammar", data, literals=1, **rules)
+            return _grammar(data, literals=longest, **rules)
+    return _grammar(data, literals=1, **rules)
 
 
 def _concepts(p: Tensor) -> Tensor:
@@ -306,10 +291,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     of another input.
 
     Translation goes to the nearest expression (`translate`) that a listener would have heard once
-    at least; expressions that are true of the same nodes are one. ``translations.csv``: every
-    sentence sampled; the expression as its branches from the root, · for one left open, or, of a
-    grammar without tokens of branches, its text; its residual, of a table a mean over columns, and
-    that of a scrambled sentence; usage: its share of what is sampled. Source: Section *Sample
+    at least. ``translations.csv``: every
+    sentence sampled; the expression as its branches from the root, · for one left open; its
+    residual, of a table a mean over columns, and that of a scrambled sentence; usage: its share of
+    what is sampled. Source: Section *Sample
     diversity*, which leaves open how sentences compare with a normative posterior.
     """
     if isinstance(run.data, BinaryTable):
@@ -322,7 +307,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
 LOOKS = {  # colours and markers
     NODE: ("black", "D"), PATHS: (style.ORANGE, "o"), "leaf paths": (style.GREEN, "^"),
-    "slots": (style.PURPLE, "s"), OWN: (style.CRIMSON, "v"), TABLE: (style.BLUE, "o"),
+    "slots": (style.PURPLE, "s"), TABLE: (style.BLUE, "o"),
 }  # fmt: skip
 
 

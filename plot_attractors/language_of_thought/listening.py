@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.language.language import row_key
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.measures.divergence import (
     feature_divergence,
@@ -24,7 +23,7 @@ from plot_attractors.measures.divergence import (
 
 __all__ = [
     "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",
-    "listen", "mixture", "node_features", "read", "synonyms", "translate_sentences",
+    "listen", "mixture", "node_features", "read", "translate_sentences",
 ]  # fmt: skip
 
 ROWS = 1024  # inputs whose posterior is held at once
@@ -38,25 +37,23 @@ class Concepts(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A grammar, its expressions that are true of the same nodes taken as one: E of them.
+    """A grammar, and of its E expressions:
 
-    - ``number``: (derivations,) which of the E each derivation is;
-    - ``names``: E texts: the branches from the root, · where open, or what the grammar writes;
+    - ``names``: the branches from the root, · where open;
     - ``concepts``: what a listener concludes who has heard it;
     - ``heard``: (E,) of how many inputs the listener has heard it, on average.
     """
 
     name: str
     model: GrammarModel
-    number: Tensor
     names: list[str]
     concepts: Concepts
     heard: Tensor
 
     def posterior(self, x: Tensor) -> Tensor:
         """(n, E) P(expression | x) of inputs x (n, bits), float64."""
-        p = self.model.posterior(x).log_p.exp()
-        return p.new_zeros(len(x), len(self.names)).index_add_(1, self.number, p)
+        p: Tensor = self.model.posterior(x).log_p.exp()
+        return p
 
 
 class Bayes(NamedTuple):
@@ -98,18 +95,14 @@ def listen(
 
     The listener has heard expressions of the inputs `heard`.
     """
-    number, likeliest = synonyms(model)
     # the grammar's objects are the nodes of the tree, or the last of them, its leaves
-    true = torch.zeros(len(likeliest), len(data.depths), dtype=torch.float64)
-    true[:, -model.extension.shape[-1] :] = model.extension[likeliest].double()
+    true = torch.zeros(len(model.extension), len(data.depths), dtype=torch.float64)
+    true[:, -model.extension.shape[-1] :] = model.extension.double()
     count = true.sum(-1, keepdim=True)
     left, right = (true @ (data.paths == side).double() == count for side in (0, 1))
     branches = torch.where(left == right, -1, right.long())  # both where it is true of nothing
-    if model.of_tokens:
-        names = ["".join("·LR"[branch + 1] for branch in row) for row in branches.tolist()]
-    else:
-        names = [model.grammar.text(rules) for rules in model.derivations[likeliest]]
-    baseline = Baseline(name, model, number, names, Concepts(true, true), count[:, 0])
+    names = ["".join("·LR"[branch + 1] for branch in row) for row in branches.tolist()]
+    baseline = Baseline(name, model, names, Concepts(true, true), count[:, 0])
     classes = one_hot(heard.y, len(data.depths)).double()
     times = torch.zeros_like(true)
     for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
@@ -117,20 +110,6 @@ def listen(
     weight = times.sum(-1)
     levels = times / weight.clamp(min=1e-300)[:, None] @ node_features(data)
     return baseline._replace(concepts=read(levels, data), heard=weight)
-
-
-def synonyms(model: GrammarModel) -> tuple[Tensor, Tensor]:
-    """(derivations,) int64, the same number for those that are true of the same objects, and for
-    each of these numbers the derivation that is likeliest a priori, the first of equals.
-    """
-    number = row_key(model.extension).unique(return_inverse=True)[1]
-    order = model.log_prior.sort(descending=True, stable=True).indices
-    rank = order.argsort()
-    first = rank.new_zeros(int(number.max()) + 1).scatter_reduce(
-        0, number, rank, "amin", include_self=False
-    )
-    likeliest, by_derivation = order[first].sort()
-    return by_derivation.argsort()[number], likeliest
 
 
 def node_features(data: HierarchicalBinaryVectors) -> Tensor:

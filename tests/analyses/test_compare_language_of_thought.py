@@ -19,7 +19,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes
 from plot_attractors.data import HierarchicalBinaryVectors, read_table
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought.listening import all_classes, listen, synonyms
+from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import registry
 
 from ..fakes import Bags
@@ -28,7 +28,6 @@ from ..small import Untrained, measured
 compare_language_of_thought = registry.load("analyses", "compare_language_of_thought")
 
 NAME = "compare_language_of_thought"
-RULES = str(Path(__file__).parents[2] / "examples/tree_rules.py")
 
 
 class Listener:
@@ -43,11 +42,9 @@ class Listener:
         return SimpleNamespace(points=self.levels[same.int().argmax(-1)])
 
 
-def grammar(data: HierarchicalBinaryVectors, program: str = "grammar", **settings: str) -> Any:
-    loaded, given = registry.load("models", program), settings
-    if program == "grammar":
-        given = {"expressions": "paths", **settings}
-    return loaded.build(loaded.Config(**given), data)
+def grammar(data: HierarchicalBinaryVectors) -> Any:
+    program = registry.load("models", "grammar")
+    return program.build(program.Config(expressions="paths"), data)
 
 
 @pytest.fixture
@@ -125,65 +122,6 @@ def test_a_grammar_of_many_slots_is_left_out(
     tables = analyzed(model, data, heard_levels(model, data), inputs=40)
     assert list(compare_language_of_thought.draw(tables)) == ["compare"]
     assert set(tables["translations.csv"]["baseline"]) == {"node", "paths", "leaf paths"}
-
-
-def test_sentences_are_translated_into_a_grammar_of_ones_own(analyzed: Any) -> None:
-    data = HierarchicalBinaryVectors(3, 16)
-    model = grammar(data, RULES)
-    baseline = listen("", model, data.batch(8192), data)
-    assert len(baseline.names) < len(model.derivations)  # ( L ∨ R ) and ( R ∨ L )
-    levels = baseline.concepts.levels[baseline.number]
-    tables = analyzed(model, data, levels, grammar=RULES)
-    table = tables["summary.csv"]
-    js = only(table, measure="js", baseline="own", feature="node")
-    assert js["value"] == pytest.approx(js["floor"], abs=0.005)
-    tv = only(table, measure="translation_tv", baseline="own")
-    assert tv["value"] == pytest.approx(tv["floor"], abs=0.05)
-    assert tv["value"] < 0.7 * tv["shuffled"]
-    residual = only(table, measure="residual", baseline="own")["value"]
-    assert residual < 0.02
-    assert only(table, measure="residual", baseline="slots")["value"] > 5 * residual
-    rows = tables["translations.csv"].query("baseline == 'own' and split == 'train'")
-    texts = [model.language.name(s) for s in model.sentences]
-    same = dict(zip(texts, [baseline.names[k] for k in baseline.number], strict=True))
-    right = rows["expression"] == rows["sentence"].map(same)
-    assert (rows["usage"] * right).sum() > 0.9
-    assert rows["expression"].str.contains("[∨¬…]").any()
-
-
-def test_expressions_true_of_the_same_nodes_are_one() -> None:
-    data = HierarchicalBinaryVectors(3, 16)
-    model = grammar(data, RULES)
-    number, likeliest = synonyms(model)
-    groups: dict[tuple[bool, ...], list[int]] = {}
-    for k, row in enumerate(model.extension.tolist()):
-        groups.setdefault(tuple(row), []).append(k)
-    prior = model.log_prior
-    best = sorted(max(group, key=lambda k: float(prior[k])) for group in groups.values())
-    assert likeliest.tolist() == best
-    assert all(len({int(number[k]) for k in group}) == 1 for group in groups.values())
-    assert len(number.unique()) == len(groups)
-    assert torch.equal(number[likeliest], torch.arange(len(groups)))
-    # without synonyms nothing changes
-    number, likeliest = synonyms(grammar(data))
-    assert torch.equal(number, torch.arange(15))
-    assert torch.equal(likeliest, number)
-
-
-def test_a_grammar_of_other_objects_is_refused(analyzed: Any, tmp_path: Path) -> None:
-    data = HierarchicalBinaryVectors(2, 8)
-    model = grammar(data)
-    other = tmp_path / "other.py"
-    other.write_text(
-        Path(RULES).read_text().replace("objects=BitObjects(data.probabilities)",
-                                        "objects=BitObjects(data.probabilities.flip(0))")
-    )  # fmt: skip
-    for program, sentence in (
-        (str(other), "objects are the tree's nodes"),
-        ("attractor", "must build a GrammarModel"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            analyzed(model, data, heard_levels(model, data), inputs=40, grammar=program)
 
 
 def test_all_classes_are_equally_likely_to_who_knows_them() -> None:

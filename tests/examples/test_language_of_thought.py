@@ -14,14 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import (
     Grammar,
     ProbabilisticGrammar,
     exact_posterior,
     labels,
 )
-from plot_attractors.runs import registry
 
 from ..small import module_at
 
@@ -29,7 +27,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 numbers = module_at(EXAMPLES / "number_game.py")
-tree_rules = registry.load("models", EXAMPLES / "tree_rules.py")
 
 
 def read(
@@ -103,36 +100,3 @@ def test_data_that_no_expression_explains_are_refused() -> None:
 
     with pytest.raises(ValueError, match="No expression explains the data"):
         exact_posterior(program, torch.zeros(2))
-
-
-def test_rules_on_a_tree() -> None:
-    data = HierarchicalBinaryVectors(3, 16)
-    model = tree_rules.build(tree_rules.Config(levels=2), data)
-    nodes = data.class_names
-    leaves = [node for node in nodes if len(node) == 3]  # LLL, LLR, LRL, …
-    assert leaves == sorted(leaves)
-
-    def below(path: str) -> set[str]:
-        return {node for node in nodes if node.startswith(path)}
-
-    def between(a: str, b: str) -> set[str]:
-        row = sorted(leaves)
-        first = min(k for k, leaf in enumerate(row) if leaf.startswith(a))
-        last = max(k for k, leaf in enumerate(row) if leaf.startswith(b))
-        span = row[first : last + 1]
-        return {
-            node for node in nodes if {leaf for leaf in leaves if leaf in below(node)} <= {*span}
-        }
-
-    for rules, value in zip(model.derivations, model.extension, strict=True):
-        text = model.grammar.text(rules).strip("() ").replace("¬ ", "").split()
-        if len(text) == 1:
-            expected = below(text[0])
-        else:
-            left, sign, right = text
-            expected = {
-                "∨": below(left) | below(right),
-                "∧": below(left) - below(right),
-                "…": between(left, right),
-            }[sign]
-        assert {node for node, true in zip(nodes, value.tolist(), strict=True) if true} == expected
