@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,16 +16,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from plot_attractors.analysis import language_of_thought_scores as scores
 from plot_attractors.analysis import probes, style
-from plot_attractors.analysis.language_of_thought_scores import LEARNED, NODE
 from plot_attractors.analysis.parts import MOST_NAMED, error
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
 from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
-from plot_attractors.measures.bootstrap import resample
-from plot_attractors.measures.divergence import feature_divergence, frequencies, translate
+from plot_attractors.language_of_thought.listening import Baseline, Bayes, Concepts, Translated
+from plot_attractors.measures.bootstrap import bootstrap, resample
+from plot_attractors.measures.calibration import total_variation
+from plot_attractors.measures.divergence import (
+    energy_distance,
+    feature_divergence,
+    frequencies,
+    jensen_shannon,
+    translate,
+)
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
 from plot_attractors.split_names import split_name
@@ -92,7 +101,7 @@ NEEDS = Needs(
 
 ROWS = 1024  # sentences described at once
 MOST_EXPRESSIONS = 2500  # of slots: conjunctions of 7 levels
-PATHS, TABLE, ALL = "paths", "table", "all"
+LEARNED, NODE, PATHS, TABLE, ALL = "learned", "node", "paths", "table", "all"
 SUMMARY = "split source baseline measure feature value low high floor shuffled n"
 TRANSLATIONS = "split baseline sentence expression residual scrambled usage"
 
@@ -103,9 +112,49 @@ def _grammar(data: Any, **settings: Any) -> GrammarModel:
     return model
 
 
+def _score(
+    times: Tensor,
+    measure: str,
+    features: Sequence[str],
+    value: Tensor,
+    floor: Tensor | None = None,
+    shuffled: Tensor | None = None,
+    *,
+    source: str = LEARNED,
+    baseline: str = TABLE,
+) -> pd.DataFrame:
+    """Rows of summary.csv: means over inputs of a measure's value, floor and shuffled (n, K), and
+    an interval by bootstrap weights times (resamples, n).
+    """
+    _, low, high = bootstrap(value, times)
+    columns: dict[str, Any] = {
+        "source": source, "baseline": baseline, "measure": measure, "feature": features,
+        "n": len(value), "value": value.mean(0), "low": low, "high": high,
+    }  # fmt: skip
+    for name, part in (("floor", floor), ("shuffled", shuffled)):
+        columns[name] = np.nan if part is None else part.mean(0)
+    return pd.DataFrame(columns)
+
+
+# Of a tree.
+
+
+class Split(NamedTuple):
+    """Inputs of a split, and the sentences that the model samples of them.
+
+    - ``x``: (n, bits); ``draws``: (n, draws) numbers of the sentences; ``other``: (n,) another
+      input; ``times``: bootstrap weights (resamples, n).
+    """
+
+    x: Tensor
+    draws: Tensor
+    other: Tensor
+    times: Tensor
+
+
 def _describe(
     run: Run, data: HierarchicalBinaryVectors, inputs: int, draws: int
-) -> tuple[dict[str, scores.Split], Tensor]:
+) -> tuple[dict[str, Split], Tensor]:
     """Every split, and the different sentences (S, width) that the model samples in them."""
     batches, sampled = [], []
     for name in data.splits:
@@ -121,17 +170,74 @@ def _describe(
         order = torch.randperm(inputs)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
-        splits[name] = scores.Split(batch.x, of_split, other, resample(batch.x))
+        splits[name] = Split(batch.x, of_split, other, resample(batch.x))
     return splits, flat[first]
 
 
-def _list_translations(names: list[str], split: scores.Split, b: scores.Compared) -> pd.DataFrame:
+def _answers(grammar: Baseline, weights: Tensor) -> Concepts:
+    """(n, …) what a listener concludes of expressions with weights (n, E)."""
+    return Concepts(*(weights @ table for table in grammar.concepts))
+
+
+def _js(a: Concepts, b: Concepts, data: HierarchicalBinaryVectors) -> Tensor:
+    """(n, D + 1) divergence of answers for each level, and for the node."""
+    levels = feature_divergence(a.levels, b.levels, data.depth)
+    return torch.cat([levels, jensen_shannon(a.nodes, b.nodes)[:, None]], -1)
+
+
+def _compare(
+    split: Split,
+    learned: Concepts,
+    grammar: Baseline,
+    bayes: Bayes,
+    translated: Translated,
+    data: HierarchicalBinaryVectors,
+) -> list[pd.DataFrame]:
+    """How far apart answers and clouds of concepts are, and sentences as expressions."""
+    score, one = partial(_score, split.times, baseline=grammar.name), ("",)
+    exact, other = bayes.distribution, bayes.distribution[split.other]
+    mine = Concepts(*(listening.mixture(table, split.draws) for table in learned))
+    theirs, drawn = _answers(grammar, exact), _answers(grammar, bayes.drawn)
+    another = Concepts(*(table[split.other] for table in theirs))
+    answers = (mine, theirs), (drawn, theirs), (mine, another)
+    levels = grammar.concepts.levels
+    clouds = (
+        (learned.levels, split.draws, exact),
+        (levels, bayes.draws, exact),
+        (learned.levels, split.draws, other),
+    )
+    p = frequencies(translated.expression[split.draws], exact.shape[1])
+    shares = (p, exact), (bayes.drawn, exact), (p, other)
+    residuals = {
+        "residual": translated.residual,
+        "residual_scrambled": translated.scrambled,
+        "residual_dealt": translated.dealt,
+    }
+    return [
+        score("js", (*data.label_names, NODE), *(_js(a, b, data) for a, b in answers)),
+        score("energy", one, *(energy_distance(c, at, levels, q)[:, None] for c, at, q in clouds)),
+        score("translation_tv", one, *(total_variation(a, b)[:, None] for a, b in shares)),
+        *(score(k, one, v[split.draws].mean(-1, keepdim=True)) for k, v in residuals.items()),
+    ]
+
+
+def _between(
+    split: Split, left: Baseline, p: Bayes, right: Baseline, q: Bayes, data: Any
+) -> pd.DataFrame:
+    """Divergence of two grammars, exactly."""
+    js = _js(_answers(left, p.distribution), _answers(right, q.distribution), data)
+    features = (*data.label_names, NODE)
+    return _score(split.times, "js", features, js, source=left.name, baseline=right.name)
+
+
+def _list_translations(
+    names: list[str], split: Split, grammar: Baseline, translated: Translated
+) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
-    translated = b.translated
     columns = {
-        "baseline": b.name,
+        "baseline": grammar.name,
         "sentence": names,
-        "expression": [b.grammar.names[k] for k in translated.expression.tolist()],
+        "expression": [grammar.names[k] for k in translated.expression.tolist()],
         "residual": translated.residual.numpy(),
         "scrambled": translated.scrambled.numpy(),
         "usage": frequencies(split.draws.flatten()[None], len(names))[0].numpy(),
@@ -159,18 +265,13 @@ def _measure_tree(
         if name != "train":
             heard = listening.all_classes(data, heard)
         known = [listening.listen(k, grammars[k], heard, data) for k in grammars]
-        bayes = [listening.answer(o, split.x, config.draws) for o in known]
+        bayes = [(o, listening.answer(o, split.x, config.draws)) for o in known]
         translated = [listening.translate_sentences(learned, o, data.depth) for o in known]
-        baselines = [
-            scores.Compared(*parts) for parts in zip(known, bayes, translated, strict=True)
-        ]
-        results = scores.between(baselines, data)
-        for b in baselines:
-            results += scores.divergences(split, learned, b, data) + scores.translations(split, b)
-        rows = [row for score in results for row in scores.summary_rows(score, split.times)]
-        summaries.append(pd.DataFrame(rows).assign(split=name))
-        translations = pd.concat([_list_translations(names, split, b) for b in baselines])
-        listed.append(translations.assign(split=name))
+        parts = [_between(split, *a, *b, data) for a, b in combinations(bayes, 2)]
+        for (o, answers), t in zip(bayes, translated, strict=True):
+            parts += _compare(split, learned, o, answers, t, data)
+            listed.append(_list_translations(names, split, o, t).assign(split=name))
+        summaries.append(pd.concat(parts).assign(split=name))
     return {
         "summary.csv": pd.concat(summaries)[SUMMARY.split()],
         "translations.csv": pd.concat(listed)[TRANSLATIONS.split()],
@@ -247,8 +348,7 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
             torch.cat([of.mean(-1, keepdim=True), of], -1)[chosen] for of in js
         )
         features = (ALL, *data.columns)
-        score = scores.Score("js", features, value, floor, shuffled, baseline=TABLE)
-        table = pd.DataFrame(scores.summary_rows(score, resample(x[chosen])))
+        table = _score(resample(x[chosen]), "js", features, value, floor, shuffled)
         summaries.append(table.assign(split=name))
     return {
         "summary.csv": pd.concat(summaries)[SUMMARY.split()],

@@ -78,8 +78,9 @@ def mean_of_numbers(text: str, inside: list[Any]) -> Any:
     }[words[2] if words[0] == "(" else words[0]](*inside)
 
 
-@pytest.mark.parametrize("shown", [[16, 8, 2, 64], [60], [16, 23, 19, 20, 97]])
-def test_the_number_game(shown: list[int]) -> None:
+def test_the_number_game() -> None:
+    shown = [16, 8, 2, 64]
+
     def likelihood(numbers: set[int]) -> float:
         inside = [0.99 * (n in numbers) / max(1, len(numbers)) + 0.01 / 100 for n in shown]
         return math.prod(inside)
@@ -87,8 +88,7 @@ def test_the_number_game(shown: list[int]) -> None:
     expected = brute_force(numbers.GRAMMAR, mean_of_numbers, likelihood)
     result = exact_posterior(numbers.program, torch.tensor(shown)).log_p.exp()
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-9)
-    if shown == [16, 8, 2, 64]:
-        assert numbers.GRAMMAR.text(numbers.GRAMMAR.derivations[result.argmax()]) == "power of 2"
+    assert numbers.GRAMMAR.text(numbers.GRAMMAR.derivations[result.argmax()]) == "power of 2"
 
 
 def test_data_that_no_expression_explains_are_refused() -> None:
