@@ -41,7 +41,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_flows.py::test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k",
     "tests/gflownet/test_flows.py::test_sampled_flow_becomes_the_exact_one_as_k_grows",
     "tests/gflownet/test_trajectory_balance.py::test_a_learned_log_z_follows_a_guide_from_hundreds_of_nats_away",
-    "tests/gflownet/test_off_policy.py::test_local_search",
     "tests/gflownet/test_log_ratios.py::test_automatic_guides_over_a_simplex",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",

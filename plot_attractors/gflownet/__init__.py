@@ -9,20 +9,15 @@ from plot_attractors.gflownet.balance import (
 )
 from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
-from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios, Particles
+from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
 from plot_attractors.gflownet.losses import (
     ForwardKL,
     Sleep,
     TrajectoryBalance,
     VarGrad,
 )
-from plot_attractors.gflownet.off_policy import (
-    LocalSearch,
-    Replay,
-    temper,
-    tempered,
-)
-from plot_attractors.gflownet.replay import ReplayBuffer
+from plot_attractors.gflownet.replay import Replay, ReplayBuffer
+from plot_attractors.gflownet.tempering import temper, tempered
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     score_trajectories,
@@ -44,10 +39,8 @@ __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
     "ForwardKL",
-    "LocalSearch",
     "LogRatioLoss",
     "LogRatios",
-    "Particles",
     "Replay",
     "ReplayBuffer",
     "SampledFlow",

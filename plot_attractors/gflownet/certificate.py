@@ -35,7 +35,6 @@ from plot_attractors.gflownet.diagnostics import (
     to_datatree,
     uniform_p_value,
 )
-from plot_attractors.gflownet.off_policy import tempered
 from plot_attractors.gflownet.programs import (
     Program,
     Values,
@@ -44,6 +43,7 @@ from plot_attractors.gflownet.programs import (
     side_run,
 )
 from plot_attractors.gflownet.simulation import simulatable
+from plot_attractors.gflownet.tempering import tempered
 from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 
 __all__ = ["Certificate", "diagnose"]

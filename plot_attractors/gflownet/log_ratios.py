@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from plot_attractors.gflownet.programs import (
     site_log_prob,
 )
 
-__all__ = ["LogRatioLoss", "LogRatios", "Move", "Particles"]
+__all__ = ["LogRatioLoss", "LogRatios"]
 
 PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 64  # calls in which elements of the batch plate are tried
@@ -52,23 +52,16 @@ class LogRatios:
         log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
             (K, batch) with a `batch_plate`.
         log_q: of every site of the guide, in its order.
-        log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
-            the loss has `scores_behaviour = True`.
         args, kwargs: arguments of model and guide.
-        own: whether particles are the guide's own draws.
         dims: of values in a run of one particle, where all were run at once.
-        batch_dims: dimensions of the batch plate in values.
     """
 
     values: Values
     log_p: dict[str, Tensor]
     log_q: dict[str, Tensor]
-    log_b: Tensor | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    own: bool = False
     dims: Mapping[str, int] = field(default_factory=dict)
-    batch_dims: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def of_model(self) -> Tensor:
@@ -93,15 +86,6 @@ class LogRatios:
         dims = {name: self.dims.get(name, value.ndim - 1) for name, value in self.values.items()}
         return {k: v.reshape(len(v), *v.shape[v.ndim - dims[k] :]) for k, v in self.values.items()}
 
-    def aligned(self, weight: Tensor, name: str) -> Tensor:
-        """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
-        shape, dim = [1] * self.values[name].ndim, self.batch_dims.get(name)
-        if weight.ndim > (dim is not None):  # (batch,) of a single particle
-            shape[0] = len(weight)
-        if dim is not None:
-            shape[dim] = weight.shape[-1]
-        return weight.reshape(shape)
-
     @classmethod
     def stacked(cls, each: list[LogRatios]) -> LogRatios:
         """Of particles that were run one by one; where their sites differ, as of one site, without
@@ -118,33 +102,16 @@ class LogRatios:
         def stack(sites: Callable[[LogRatios], Values]) -> Values:
             return {k: torch.stack([sites(r)[k] for r in each]) for k in sites(each[0])}
 
-        log_b = [r.log_b for r in each if r.log_b is not None]
         return replace(
             each[0],
             values=stack(lambda r: r.values),
             log_p=stack(lambda r: r.log_p),
             log_q=stack(lambda r: r.log_q),
-            log_b=torch.stack(log_b) if log_b else None,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Particles:
-    """What was drawn, and what may be asked of it.
-
-    Attributes:
-        values: latent sites, each (K, …).
-        score: log p and log q of other values.
-        redraw: the guide run with some values given, the rest drawn anew.
-    """
-
-    values: Values
-    score: Callable[[Values], LogRatios]
-    redraw: Callable[[Values], Values]
-
-
-Move = Callable[[Particles], Values]
-"""Changes what was drawn: values of the same sites."""
+ReplayOf = Callable[[LogRatios, bool], Values]
+"""Other values of what was drawn, which is kept where the second argument says so."""
 
 
 class LogRatioLoss(ELBO):
@@ -161,8 +128,8 @@ class LogRatioLoss(ELBO):
             with its own log-ratio; the plate's subsampling scale is dropped.
         behaviour: a program with the guide's sites (`tempered(guide, 2.0)`, say) to sample from
             instead; never trained.
-        off_policy: functions that change what was drawn, one after the other, or a single one:
-            `Replay`, `LocalSearch`, or a function of `Particles`, which run at once.
+        replay: a `Replay`, whose earlier particles take the place of some that are drawn; particles
+            run at once then.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call of a pair of programs looks once whether two particles score as when they are
             run alone, else a warning says why all run in a loop.
@@ -177,8 +144,7 @@ class LogRatioLoss(ELBO):
     """
 
     behaviour: Program | None
-    off_policy: tuple[Move, ...]
-    scores_behaviour = False  # whether the objective reads `log_b`
+    replay: ReplayOf | None
 
     def __init__(
         self,
@@ -187,7 +153,7 @@ class LogRatioLoss(ELBO):
         *,
         batch_plate: str | None = None,
         behaviour: Program | None = None,
-        off_policy: Sequence[Move] | Move = (),
+        replay: ReplayOf | None = None,
         vectorize_particles: bool | None = None,
         model_gradient: Literal["wake", "objective"] = "wake",
         **options: Any,
@@ -199,6 +165,8 @@ class LogRatioLoss(ELBO):
             raise ValueError(
                 f"model_gradient must be 'wake' or 'objective', not {model_gradient!r}."
             )
+        if replay is not None and batch_plate is not None:
+            raise ValueError("Replay needs the same data at every step: drop batch_plate.")
         ELBO.__init__(self, num_particles=num_particles, **options)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
         self._asked = self.vectorize_particles
@@ -206,12 +174,11 @@ class LogRatioLoss(ELBO):
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
-        moves = (off_policy,) if callable(off_policy) else tuple(off_policy)
-        object.__setattr__(self, "off_policy", moves)
+        self.replay = replay
         self._dims: dict[str, int] = {}  # of values in a run of one particle
         self._particle_dim = 0
         self._pair: tuple[Program, ...] = ()  # model and guide of the last call
-        self._calls = self._looked = 0  # of this pair; the call that last looked at the plate
+        self._calls = 0  # of this pair
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
@@ -236,7 +203,7 @@ class LogRatioLoss(ELBO):
             fixed = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
             loss = self.objective(replace(ratios, log_p=fixed))
             if any(log_p.requires_grad for log_p in ratios.log_p.values()):
-                if not ratios.own:
+                if self.behaviour is not None or self.replay is not None:
                     programs = Programs.bound(model, guide, guide, args, kwargs)
                     ratios = self._log_ratios(programs, args, kwargs)
                 wake = -ratios.of_model.mean()
@@ -284,7 +251,7 @@ class LogRatioLoss(ELBO):
         """
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)
-        return self._log_ratios(programs, args, kwargs, self.off_policy)
+        return self._log_ratios(programs, args, kwargs, self.replay)
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
         """Importance log-weights log p(z, x) − log q(z), z drawn from the guide and nothing else.
@@ -305,19 +272,25 @@ class LogRatioLoss(ELBO):
     # -- log-probabilities
 
     def _log_ratios(
-        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
+        self, programs: Programs, args: Any, kwargs: Any, replay: ReplayOf | None = None
     ) -> LogRatios:
         if programs.pair != self._pair:
             self._plan(programs)
         self._calls += 1
-        if off_policy and not self.vectorize_particles:
-            raise ValueError("off_policy moves need two particles or more that run at once.")
-        if self.vectorize_particles:
-            ratios = self._run(self._together(programs), off_policy, self._particle_dim)
+        if replay is not None and not self.vectorize_particles:
+            raise ValueError("Replay needs two particles or more that run at once.")
+        dim = self._particle_dim if self.vectorize_particles else None
+        if dim is not None:
+            programs = self._together(programs)
+            ratios = self._run(programs, replay, dim)
         else:
             programs = programs.sharing_subsamples()
             each = [self._run(programs) for _ in range(self.num_particles)]
             ratios = LogRatios.stacked(each)
+        if self.batch_plate is not None and (
+            self._calls <= FIRST_CALLS or self._calls % EVERY == 0
+        ):
+            self._require_apart(programs, dim)
         return replace(ratios, args=args, kwargs=kwargs)
 
     def _together(self, programs: Programs) -> Programs:
@@ -326,29 +299,24 @@ class LogRatioLoss(ELBO):
         return programs.inside(partial(pyro.plate, PARTICLES, self.num_particles, dim=dim))
 
     def _run(
-        self, programs: Programs, off_policy: Sequence[Move] = (), dim: int | None = None
+        self, programs: Programs, replay: ReplayOf | None = None, dim: int | None = None
     ) -> LogRatios:
         """One run, of all particles where they have a dimension `dim`, else of one particle."""
-        own = not off_policy and programs.draws_from_guide
-        if own:
+        if replay is None and programs.draws_from_guide:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
         else:
             values = programs.draw()
-
-            def score(values: Values) -> LogRatios:
-                return self._scored(programs, values, programs.score(values), dim)
-
-            for move in off_policy:
-                values = move(Particles(values, score, programs.redraw))
+            if replay is not None:
+                fill = torch.is_grad_enabled()
+                with torch.no_grad():
+                    drawn = self._scored(programs, values, programs.score(values), dim)
+                    values = {**values, **replay(drawn, fill)}
             traces = programs.score(values)
         if dim is not None and values.keys() != self._dims.keys():
             raise ValueError(
                 f"The programs have other sites than they had in a run of one particle: {ALONE}."
             )
-        ratios = self._scored(programs, values, traces, dim)
-        if self.batch_plate is not None:
-            self._require_apart(programs, values, dim)
-        return replace(ratios, own=own)
+        return self._scored(programs, values, traces, dim)
 
     def _scored(
         self, programs: Programs, values: Values, traces: tuple[Any, Any], dim: int | None = None
@@ -357,29 +325,8 @@ class LogRatioLoss(ELBO):
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, -(dim or -math.inf))
         log_p, log_q = self._log_prob(model_trace, dim), self._log_prob(guide_trace, dim)
-        log_b = None
-        if self.scores_behaviour:
-            log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
-            if self.behaviour is not None:
-                with torch.no_grad():
-                    trace = programs._replace(guide=programs.sampler).score(values)[1]
-                    drawn = self._log_prob(trace, dim)
-                log_b = torch.stack(list(drawn.values())).sum(0)
-        latents = latent_sites(guide_trace)
-        batch_dims = {}
-        if self.batch_plate is not None:
-            batch_dims = {
-                name: self._batch_frame(site).dim - site["fn"].event_dim
-                for name, site in latents.items()
-            }
-        return LogRatios(
-            {name: values[name] for name in latents},
-            log_p,
-            log_q,
-            log_b,
-            dims={} if dim is None else self._dims,
-            batch_dims=batch_dims,
-        )
+        latent = {name: values[name] for name in latent_sites(guide_trace)}
+        return LogRatios(latent, log_p, log_q, dims={} if dim is None else self._dims)
 
     def _log_prob(self, trace: Any, dim: int | None) -> dict[str, Tensor]:
         """Of every site, (K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
@@ -445,10 +392,8 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
-        self._pair, self._calls, self._looked = programs.pair, 0, 0
-        self.vectorize_particles, learns = self._asked, torch.is_grad_enabled()
-        with side_run(), torch.set_grad_enabled(learns):  # by which Deltas show parameters
-            programs.require_jacobian()
+        self._pair, self._calls = programs.pair, 0
+        self.vectorize_particles = self._asked
         if self._asked is False:
             return
         with side_run():
@@ -500,31 +445,33 @@ class LogRatioLoss(ELBO):
 
     # -- elements of the batch plate
 
-    def _require_apart(self, programs: Programs, values: Values, dim: int | None) -> None:
+    def _require_apart(self, programs: Programs, dim: int | None) -> None:
         """ValueError where elements of the batch plate act on each other: where a random half of
         them, drawn anew, changes log-probabilities of the other half. In the first calls of a pair,
         and now and then.
         """
-        if self._looked == self._calls or (self._calls > FIRST_CALLS and self._calls % EVERY):
-            return
-        self._looked = self._calls
 
-        def scored(values: Values) -> LogRatios:
+        def scored(values: Values) -> tuple[LogRatios, Any]:
             torch.manual_seed(0)  # of programs that are random otherwise
-            return self._scored(programs, values, programs.score(values), dim)
+            traces = programs.score(values)
+            return self._scored(programs, values, traces, dim), traces[1]
 
         with side_run():
             seed = int(torch.randint(2**31, ())) + self._calls
-            half, before = torch.Generator().manual_seed(seed), scored(values)
+            values = programs.draw()
+            before, guide_trace = scored(values)
             given = {k: v for k, v in values.items() if k not in before.values}
             for i in range(-(-TRIES // (1 if dim is None else self.num_particles))):
-                chosen = torch.rand(before.total.shape, generator=half) < 0.5
-                chosen = chosen.to(before.total.device)
                 torch.manual_seed(seed + i)
+                chosen = torch.rand_like(before.total) < 0.5
                 anew, changed = programs.redraw(given), dict(values)
-                for name, value in before.values.items():
-                    changed[name] = torch.where(before.aligned(chosen, name), anew[name], value)
-                after = scored(changed)
+                for name, site in latent_sites(guide_trace).items():
+                    shape = [1] * values[name].ndim
+                    shape[self._batch_frame(site).dim - site["fn"].event_dim] = chosen.shape[-1]
+                    if dim is not None:
+                        shape[0] = len(chosen)
+                    changed[name] = torch.where(chosen.reshape(shape), anew[name], values[name])
+                after, _ = scored(changed)
                 pairs = [(before.log_p[k], after.log_p[k]) for k in before.log_p]
                 pairs += [(before.log_q[k], after.log_q[k]) for k in before.log_q]
                 for old, new in pairs:

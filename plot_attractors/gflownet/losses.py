@@ -35,6 +35,9 @@ from plot_attractors.gflownet.simulation import (
 
 __all__ = ["ForwardKL", "Sleep", "TrajectoryBalance", "VarGrad"]
 
+# options of losses by their own draws alone
+OWN_DRAWS: Any = {"objective": None, "behaviour": None, "replay": None}
+
 
 class TrajectoryBalance(LogRatioLoss, nn.Module):
     r"""Trajectory balance between a Pyro model and guide (Malkin et al. 2022).
@@ -207,32 +210,24 @@ class ForwardKL(LogRatioLoss):
     r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights: reweighted
     wake-sleep.
 
-    .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
+    .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / q(z_k)
 
-    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get the gradient of
-    −Σ w̄ log p(z_k, x), which the value leaves out. A particle that is impossible under the model,
+    Biased by O(1/K). Parameters of the model get the gradient of −Σ w̄ log p(z_k, x), which the
+    value leaves out. A particle that is impossible under the model,
     log p = −∞, has weight 0.
     Source: the wake phases of reweighted wake-sleep, Bornschein and Bengio (2015).
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
+        options: batch_plate, vectorize_particles and those of Pyro's `ELBO`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
 
-    scores_behaviour = True
-
     def __init__(self, num_particles: int = 16, **options: Any) -> None:
-        super().__init__(num_particles, model_gradient="objective", **options)
+        super().__init__(num_particles, **OWN_DRAWS, model_gradient="objective", **options)
         if num_particles < 2:
             raise ValueError(f"ForwardKL weighs particles: take 2 or more, not {num_particles}.")
-        if self.off_policy:
-            raise ValueError(
-                "ForwardKL needs the density of what is drawn, which off_policy moves do not have: "
-                "give a behaviour policy, or take an objective -r.of_guide.mean() where the moves "
-                "leave the posterior invariant."
-            )
 
     def _require_finite(self, ratios: LogRatios) -> None:
         log_p, log_q = ratios.of_model, ratios.of_guide
@@ -248,8 +243,7 @@ class ForwardKL(LogRatioLoss):
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:
-        assert ratios.log_b is not None
-        weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
+        weight = ratios.total.detach().softmax(0)
         possible = ratios.of_model.where(weight > 0, 0.0)  # 0 times −∞ is no number
         wake = -(weight * possible).sum(0).mean()
         return -(weight * ratios.of_guide).sum(0).mean() + (wake - wake.detach())
@@ -281,8 +275,7 @@ class Sleep(LogRatioLoss):
         data: Callable[[dict[str, Tensor]], tuple[Any, ...]] | None = None,
         **options: Any,
     ) -> None:
-        kept: Any = {"behaviour": None, "off_policy": (), "model_gradient": "wake"}
-        super().__init__(num_particles, None, **kept, **options)
+        super().__init__(num_particles, **OWN_DRAWS, model_gradient="wake", **options)
         self.data = data or (lambda observed: tuple(observed.values()))
         self._draws_act = False  # whether arguments have been looked at
 

@@ -15,7 +15,6 @@ from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
-from torch.distributions import biject_to
 
 __all__ = ["Program", "Programs", "Values"]
 
@@ -40,22 +39,6 @@ class FixedValues(Messenger):
             if is_point(msg) and _is_near(own := msg["fn"](), msg["value"]):
                 msg["value"] = own
             msg["done"] = True
-
-
-class SharedSubsamples(Messenger):
-    """The elements of subsampled plates are those of the first run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.indices: Values = {}
-
-    def _pyro_sample(self, msg: Site) -> None:
-        if msg["name"] in self.indices and site_is_subsample(msg):
-            msg["value"], msg["done"] = self.indices[msg["name"]], True
-
-    def _pyro_post_sample(self, msg: Site) -> None:
-        if site_is_subsample(msg):
-            self.indices[msg["name"]] = msg["value"]
 
 
 class DetachedValues(Messenger):
@@ -200,11 +183,13 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
                 "log p must not count in log q: mask it in both, as by poutine.mask."
             )
     extra = in_guide.keys() - in_model.keys()
-    if not all(in_guide[name]["infer"].get("is_auxiliary") for name in extra):
+    automatic = {f"{name}_{of}" for name in in_model for of in ("unconstrained", "aux")}
+    automatic |= {name for name in extra if name.startswith("_") and name.endswith("_latent")}
+    if not all(k in automatic and in_guide[k]["infer"].get("is_auxiliary") for k in extra):
         raise ValueError(
-            f"The guide samples {quoted(extra)}, no latent site of the model, nor what one of it "
-            "follows from, as in an automatic guide: the density of the others is an integral over "
-            "them then. Remove these sites from the guide."
+            f"The guide samples {quoted(extra)}, no latent site of the model, nor one of Pyro's "
+            "automatic guides, whose others follow from it: log q is an integral over them then. "
+            "Remove these sites from the guide."
         )
 
 
@@ -260,52 +245,13 @@ class Programs(NamedTuple):
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
-    def require_jacobian(self) -> None:
-        """ValueError where the guide has sites that the model has not, and Deltas do not follow
-        from them with the density of that; rounding may hide it at a draw, not at three.
-        """
-        if not any(self._has_jacobian() for _ in range(3)):
-            raise ValueError(
-                "The guide has auxiliary sites, and the model's sites are no Deltas that follow "
-                "from them with the density of that, as in an automatic guide: log q is an "
-                "integral over them then. Remove these sites from the guide, or give each Delta "
-                "its log_density=, minus the logarithm of the Jacobian."
-            )
-
-    def _has_jacobian(self) -> bool:
-        """By automatic differentiation at a draw, in the coordinates of `biject_to`."""
-        values = self.redraw({})
-        in_model, in_guide = (latent_sites(trace) for trace in self.score(values))
-        own = [values[name] for name in in_guide.keys() - in_model.keys()]
-        if not own:
-            return True
-        try:
-            with torch.enable_grad():
-                own = [value.requires_grad_() for value in own]
-                trace: Any = poutine.trace(FixedValues(values)(self.guide)).get_trace()
-                sites = latent_sites(trace)
-                points = {k: _base(sites[k]) for k in in_model if is_point(sites[k])}
-                bijections = {k: biject_to(in_model[k]["fn"].support) for k in points}
-                free = {k: bijections[k].inv(point.v) for k, point in points.items()}
-                numbers = torch.cat([v.flatten() for v in free.values()]).unbind()
-            total = torch.zeros(())
-            for k, point in points.items():
-                jacobian = bijections[k].log_abs_det_jacobian(free[k], point.v)
-                total = total + point.log_density.sum() + jacobian.sum()
-            before = torch.cat([v.flatten() for v in own]).sort()[0]
-            if not torch.allclose(torch.stack(numbers).sort()[0], before, rtol=1e-3, atol=1e-3):
-                options: Any = {"retain_graph": True, "materialize_grads": True}
-                rows = [torch.autograd.grad(number, own, **options) for number in numbers]
-                matrix = torch.stack([torch.cat([v.flatten() for v in row]) for row in rows])
-                total = total + matrix.slogdet()[1]
-        except (RuntimeError, ValueError):  # of what does not follow from them, of whole numbers
-            return False
-        return not bool(total.isfinite()) or float(total.detach().abs()) < 0.01 * len(numbers)
-
     def sharing_subsamples(self) -> Programs:
-        """Each program on the elements of subsampled plates that the first run draws."""
-        shared = SharedSubsamples()
-        return self.inside(lambda: shared)
+        """Each program on the same elements of subsampled plates."""
+        with torch.no_grad():
+            sites: Any = poutine.trace(self.sampler).get_trace().nodes.items()
+        plates = {k: v for k, v in sites if v["type"] == "sample" and site_is_subsample(v)}
+        indices = {k: site["value"] for k, site in plates.items()}
+        return self.inside(lambda: FixedValues(indices))
 
     def inside(self, handler: Callable[[], Any]) -> Programs:
         """Each program inside a handler of its own, such as a plate of one name."""

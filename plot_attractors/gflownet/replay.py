@@ -1,4 +1,6 @@
-"""Replay buffer of trajectories and sentences, weighted towards rare sentences and rare tokens."""
+"""Replay of trajectories and sentences, weighted towards rare sentences and rare tokens, and of
+particles of any Pyro program.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Rarity", "ReplayBuffer", "rarity_weights"]
+from plot_attractors.gflownet.log_ratios import LogRatios
+from plot_attractors.gflownet.programs import Values
+
+__all__ = ["Rarity", "Replay", "ReplayBuffer", "rarity_weights"]
 
 Rarity = Literal["product", "geometric_mean"]
 
@@ -94,3 +99,39 @@ class ReplayBuffer:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.entries = {name: rows.to(self.device) for name, rows in state.items()}
         self._cumulative = None
+
+
+class Replay:
+    """Replaces a share of the particles by earlier ones, all alike.
+
+    It fills while gradients are on, as in training. For one set of data: earlier particles are
+    scored on the data of today.
+
+    Args:
+        capacity: particles kept; the oldest go first.
+        share: of the particles of a step, from 0 to 1, rounded.
+
+    Raises ValueError for particles of other shapes than before.
+    """
+
+    def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
+        if not 0 <= share <= 1:
+            raise ValueError(f"Replay needs a share between 0 and 1, not {share}.")
+        self.share, self.buffer = share, ReplayBuffer(capacity, weights=None)
+
+    def __call__(self, drawn: LogRatios, fill: bool) -> Values:
+        """Values with earlier ones in the place of the first; `fill` keeps what was drawn."""
+        old = self.buffer.entries
+        if any(v.shape[1:] != drawn.values[k].shape[1:] for k, v in old.items()):
+            raise ValueError(
+                "Replay holds particles of other shapes: make one for each program and data set."
+            )
+        values = dict(drawn.values)
+        n = int(self.share * len(drawn.of_model) + 0.5)
+        if n and len(self.buffer):
+            for name, rows in self.buffer.draw(n).items():
+                values[name] = torch.cat([rows, values[name][n:]])
+        if fill:
+            possible = drawn.of_model.isfinite()
+            self.buffer.add(**{k: v[possible] for k, v in drawn.values.items()})
+        return values

@@ -1,4 +1,4 @@
-"""Where particles come from: moves keep the posterior, tempering and replay do as written."""
+"""Where particles come from: tempering and replay do as written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from pyro.infer.autoguide import AutoNormal
 from torch import Tensor
 
 from plot_attractors.gflownet import (
-    LocalSearch,
     LogRatioLoss,
     Replay,
     ReplayBuffer,
@@ -26,61 +24,11 @@ from plot_attractors.gflownet import (
 from plot_attractors.gflownet.replay import Rarity, rarity_weights
 from plot_attractors.language import Language
 
-K = 4000
 P0 = torch.tensor([0.7, 0.2, 0.1])
-P1 = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
-LIKELIHOOD = torch.tensor([[0.0, 1.0], [2.0, -1.0], [1.5, 3.0]])  # log
 
 
-def discrete_model() -> None:
-    z0 = pyro.sample("z0", dist.Categorical(P0))
-    z1 = pyro.sample("z1", dist.Categorical(P1[z0]))
-    pyro.factor("x", LIKELIHOOD[z0, z1])
-
-
-def uniform_guide() -> None:
-    z0 = pyro.sample("z0", dist.Categorical(torch.ones(3)))
-    pyro.sample("z1", dist.Categorical(torch.ones(3, 2)[z0]))
-
-
-def row_model(x: Tensor) -> None:
-    with pyro.plate("rows", len(x)):
-        z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        w = pyro.sample("w", dist.Normal(z, 1.0))
-        pyro.sample("x", dist.Normal(w, 0.5), obs=x)
-
-
-def row_guide(x: Tensor) -> None:
-    with pyro.plate("rows", len(x)):
-        z = pyro.sample("z", dist.Normal(0.0, 1.5))
-        pyro.sample("w", dist.Normal(z, 1.5))
-
-
-def after(model: Any, guide: Any, moves: list[Any], *args: Any, **options: Any) -> Any:
-    loss = LogRatioLoss(options.pop("particles", K), off_policy=moves, **options)
-    return loss.log_ratios(model, guide, *args).values
-
-
-def test_local_search_reaches_the_posterior() -> None:
-    drawn = after(discrete_model, uniform_guide, [LocalSearch(12)])
-    posterior = (P0.log()[:, None] + P1.log() + LIKELIHOOD).flatten().softmax(0)
-    index = 2 * drawn["z0"].flatten() + drawn["z1"].flatten()
-    result = torch.bincount(index, minlength=6) / K
-    guess = (posterior - 1 / 6).abs().sum() / 2
-    assert (result - posterior).abs().sum() / 2 < 0.03 < guess / 3
-
-
-@pytest.mark.parametrize("batch_plate", [None, "rows"])
-def test_moves_of_real_sites_reach_the_posterior(batch_plate: str | None) -> None:
-    """z ~ N(0, 1), w ~ N(z, 1), x ~ N(w, ½): of each row alone, or of all rows at once."""
-    x = torch.tensor([-1.0, 2.0])
-    options: dict[str, Any] = {"batch_plate": batch_plate} if batch_plate else {}
-    drawn = after(row_model, row_guide, [LocalSearch(150)], x, **options)
-    z, w = (drawn[name].reshape(K, 2) for name in ("z", "w"))
-    torch.testing.assert_close(w.mean(0), x * 2 / 2.25, atol=0.06, rtol=0)
-    torch.testing.assert_close(z.mean(0), x / 2.25, atol=0.06, rtol=0)
-    assert w.var(0).tolist() == pytest.approx([2 - 4 / 2.25] * 2, abs=0.04)
-    assert z.var(0).tolist() == pytest.approx([1 - 1 / 2.25] * 2, abs=0.06)
+def label() -> None:
+    pyro.sample("z0", dist.Categorical(P0))
 
 
 # -- tempering
@@ -134,7 +82,7 @@ def test_a_tempered_density_has_integral_one(family: str, temperature: float) ->
 
 def test_tempered_programs_leave_the_program_as_it_is() -> None:
     heat = [100.0]
-    hot = tempered(discrete_model, lambda: heat[0])
+    hot = tempered(label, lambda: heat[0])
 
     def share(program: Any) -> float:
         with pyro.plate("n", 5000):
@@ -144,7 +92,7 @@ def test_tempered_programs_leave_the_program_as_it_is() -> None:
     assert share(hot) == pytest.approx(1 / 3, abs=0.03)
     heat[0] = 1.0  # exploration that has decayed
     assert share(hot) == pytest.approx(0.7, abs=0.03)
-    assert share(discrete_model) == pytest.approx(0.7, abs=0.03)
+    assert share(label) == pytest.approx(0.7, abs=0.03)
 
 
 def test_a_policy_is_told_from_a_guide_of_the_same_function() -> None:
@@ -166,7 +114,7 @@ def test_replay_fills_its_share_from_earlier_particles() -> None:
         pyro.sample("z", dist.Normal(0.0, 1.0))
 
     replay = Replay(16, share=0.25)
-    loss = LogRatioLoss(8, off_policy=[replay])
+    loss = LogRatioLoss(8, replay=replay)
     first, second, third = (loss.log_ratios(model, of).values["z"].flatten() for of in guides)
     assert (first > 4).all()
     assert ((second > 4).sum(), (second.abs() < 1).sum()) == (2, 6)
@@ -188,7 +136,7 @@ def test_replay_keeps_what_is_possible_and_fills_while_training() -> None:
         pyro.factor("positive", torch.where(z > 0, 0.0, -torch.inf))
 
     replay = Replay(100, share=0.5)
-    loss = LogRatioLoss(40, lambda r: r.total.mean(), off_policy=replay)
+    loss = LogRatioLoss(40, lambda r: r.total.mean(), replay=replay)
     guide = _at(0.0, 1.0)
     with torch.no_grad():
         loss.log_ratios(model, guide)
@@ -204,14 +152,6 @@ def test_replay_keeps_what_is_possible_and_fills_while_training() -> None:
 
     with pytest.raises(ValueError, match="other shapes"):
         loss.log_ratios(wide, wide)
-
-
-def test_local_search_takes_guides_of_auxiliary_sites() -> None:
-    def model() -> None:
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-
-    moved = after(model, AutoNormal(model), LocalSearch(3), particles=4)
-    assert moved["z"].shape == (4,)
 
 
 # -- the buffer of trajectories and sentences

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from plot_attractors.gflownet import (
     ForwardKL,
-    LocalSearch,
     LogRatioLoss,
     Replay,
     ReplayBuffer,
@@ -54,23 +53,8 @@ def other_columns() -> None:
     buffer.add(s=torch.eye(2), x=torch.ones(2))
 
 
-def drawn(off_policy: Any, model: Any, guide: Any, *args: Any, **options: Any) -> None:
-    LogRatioLoss(options.pop("particles", 3), off_policy=off_policy, **options).log_ratios(
-        model, guide, *args
-    )
-
-
 def coin() -> None:
     pyro.sample("z", dist.Bernoulli(0.5))
-
-
-def rows(x: Tensor) -> None:
-    with pyro.plate("rows", len(x)):
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-
-
-def normal() -> None:
-    pyro.sample("z", dist.Normal(0.0, 1.0))
 
 
 def of_step(name: str, beside: bool) -> None:
@@ -91,7 +75,6 @@ OPTIONS: list[tuple[Any, str]] = [
     (lambda: VarGrad(2, loss="huber", delta=-1.0), "must be positive"),
     (lambda: robust_loss(torch.ones(2), "huber", 0.0), "must be positive"),
     (lambda: ForwardKL(1), "2 or more"),
-    (lambda: ForwardKL(2, off_policy=[print]), "needs the density of what is drawn"),
     (lambda: SubTrajectoryBalance(print, print, lam=-1.0), "λ must be a finite number"),
     (lambda: TrajectoryBalance(batch_plate="data"), "log Z of its own"),
     (lambda: TrajectoryBalance(log_z_scale=0.0), "log_z_scale must be positive"),
@@ -99,16 +82,8 @@ OPTIONS: list[tuple[Any, str]] = [
     (empty_buffer, "The replay buffer is empty"),
     (other_columns, "This buffer holds s, z; got s, x"),
     (lambda: Replay(5, 1.5), "share between 0 and 1"),
-    (lambda: LocalSearch(0), "at least one step"),
-    (
-        partial(drawn, Replay(), coin, coin, particles=1),
-        "need two particles or more that run at once",
-    ),
-    (partial(drawn, Replay(), coin, coin, vectorize_particles=False), "that run at once"),
-    (
-        partial(drawn, Replay(), rows, rows, DATA, batch_plate="rows"),
-        "needs the same data at every step",
-    ),
+    (lambda: VarGrad(2, batch_plate="rows", replay=Replay()), "the same data at every step"),
+    (lambda: LogRatioLoss(1, replay=Replay()).log_ratios(coin, coin), "that run at once"),
     (tempered(coin, 0.0), "temperature must be a positive number"),
     (lambda: temper(dist.Cauchy(1.0, 1.0), 2.0), r"temper.register\(Cauchy\)"),
     (lambda: temper(dist.Poisson(torch.ones(2)).to_event(1), 2.0), "cannot be tempered"),
@@ -141,12 +116,6 @@ def auxiliary_guide() -> None:
     """log Z by its weights is −0.66 for −2.27 of a conjugate pair: q(z) is an integral."""
     a = pyro.sample("extra", dist.Normal(0.0, 1.0), infer={"is_auxiliary": True})
     pyro.sample("z", dist.Normal(a, 1.0))
-
-
-def doubled_guide(log_density: float = 0.0) -> None:
-    """log Z by its weights is −2.96 for −2.27."""
-    u = pyro.sample("u", dist.Normal(0.5, 0.3), infer={"is_auxiliary": True})
-    pyro.sample("z", dist.Delta(2 * u, torch.full_like(u, log_density)))
 
 
 def observed_guide() -> None:
@@ -205,8 +174,7 @@ MODEL, GUIDE = gaussian_model, gaussian_guide
 PROGRAMS: list[tuple[Any, Any, dict[str, Any], str]] = [
     (MODEL, no_sites, {}, "The model samples 'z' and the guide does not"),
     (MODEL, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
-    (MODEL, auxiliary_guide, {}, "an integral over them .* Remove these sites"),
-    (MODEL, doubled_guide, {}, "no Deltas that follow from them with the density"),
+    (MODEL, auxiliary_guide, {}, "'extra', no latent site of the model, .* an integral"),
     (MODEL, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
     (MODEL, AutoNormalMessenger(MODEL), {}, "GuideMessenger"),
     (MODEL, AutoDelta(MODEL), {}, "a value of 'z' that is no sample"),

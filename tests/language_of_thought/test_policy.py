@@ -39,7 +39,7 @@ def test_a_policy_learns_the_posterior() -> None:
     def guide() -> None:
         pyro.sample("expression", policy.derivations())
 
-    loss = VarGrad(32, off_policy=[Replay(500)])
+    loss = VarGrad(32, replay=Replay(500))
     optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
     distance = []
     for k in range(300):

@@ -1,9 +1,5 @@
-"""Where particles come from, beside the guide: tempering, replay, local search.
-
-A GFlowNet loss is zero on every trajectory at its solution, so that particles may come from
-anywhere. `tempered` makes a behaviour policy; the others change what was drawn:
-
-    VarGrad(16, behaviour=tempered(guide, 2.0), off_policy=[Replay(1000), LocalSearch(5)])
+"""Tempered programs to draw particles from, `VarGrad(16, behaviour=tempered(guide, 2.0))`: a
+GFlowNet loss is zero on every trajectory at its solution, wherever it comes from.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ from collections.abc import Callable
 from functools import partial, singledispatch
 from typing import Any
 
-import torch
 from pyro.distributions import (
     Bernoulli,
     Beta,
@@ -34,14 +29,9 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
 
-from plot_attractors.gflownet.log_ratios import Particles
-from plot_attractors.gflownet.programs import Program, Values
-from plot_attractors.gflownet.replay import ReplayBuffer
+from plot_attractors.gflownet.programs import Program
 
-__all__ = ["LocalSearch", "Replay", "temper", "tempered"]
-
-
-# -- tempering
+__all__ = ["temper", "tempered"]
 
 
 @singledispatch
@@ -121,79 +111,3 @@ def tempered(program: Program, temperature: float | Callable[[], float]) -> Prog
 def _run_tempered(program: Program, temperature: Any, *args: Any, **kwargs: Any) -> Any:
     with _Tempered(temperature):
         return program(*args, **kwargs)
-
-
-# -- replay
-
-
-class Replay:
-    """Replaces a share of the particles by earlier ones, all alike.
-
-    It fills while gradients are on, as in training. For one set of data: earlier particles are
-    scored on the data of today.
-
-    Args:
-        capacity: particles kept; the oldest go first.
-        share: of the particles of a step, from 0 to 1, rounded.
-
-    Raises ValueError for particles of other shapes than before, and for a `batch_plate`, whose
-    elements have other data at the next step.
-    """
-
-    def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
-        if not 0 <= share <= 1:
-            raise ValueError(f"Replay needs a share between 0 and 1, not {share}.")
-        self.share, self.buffer = share, ReplayBuffer(capacity, weights=None)
-
-    def __call__(self, particles: Particles) -> Values:
-        with torch.no_grad():
-            ratios = particles.score(particles.values)
-        if ratios.batch_dims:
-            raise ValueError("Replay needs the same data at every step: drop batch_plate.")
-        old = self.buffer.entries
-        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in old.items()):
-            raise ValueError(
-                "Replay holds particles of other shapes: make one for each program and data set."
-            )
-        drawn, log_p = dict(particles.values), ratios.of_model
-        n = int(self.share * len(log_p) + 0.5)
-        if n and len(self.buffer):
-            for name, rows in self.buffer.draw(n).items():
-                drawn[name] = torch.cat([rows, drawn[name][n:]])
-        if torch.is_grad_enabled():
-            possible = log_p.isfinite()
-            self.buffer.add(**{k: v[possible] for k, v in ratios.values.items()})
-        return drawn
-
-
-# -- local search
-
-
-class LocalSearch:
-    """Metropolis moves that keep the first sites of the guide and draw the others anew.
-
-    Proposal: z' is z up to a site that is drawn uniformly, and the guide's from there on; accepted
-    with min(1, p(z', x) q(z) / p(z, x) q(z')), so that the posterior is left invariant. Source: the
-    back-and-forth search of Kim et al. (2024), "Local search GFlowNets", with its exact acceptance.
-    """
-
-    def __init__(self, steps: int = 1) -> None:
-        if steps < 1:
-            raise ValueError(f"LocalSearch needs at least one step, not {steps}.")
-        self.steps = steps
-
-    @torch.no_grad()
-    def __call__(self, particles: Particles) -> Values:
-        values, ratios = particles.values, particles.score(particles.values)
-        names, log_ratio = list(ratios.log_q), ratios.total
-        for _ in range(self.steps):
-            anew = names[int(torch.randint(len(names), ())) :]
-            proposed = particles.redraw({k: v for k, v in values.items() if k not in anew})
-            to = particles.score(proposed)
-            accept = torch.rand_like(log_ratio).log() < to.total - log_ratio
-            chosen = {
-                k: torch.where(to.aligned(accept, k), v, values[k]) for k, v in to.values.items()
-            }
-            values = {**values, **chosen}
-            log_ratio = torch.where(accept, to.total, log_ratio)
-        return values
