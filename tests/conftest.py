@@ -70,7 +70,6 @@ SLOW: tuple[str, ...] = (
     "tests/runs/test_damage.py::test_a_flipped_byte",
     "tests/runs/test_damage.py::test_every_flipped_byte_is_noticed",
     "tests/runs/test_sweep.py::test_a_failed_run",
-    "tests/runs/test_sweep.py::test_commands_are_those_of_the_runs",
     "tests/runs/test_sweep.py::test_ctrl_c",
     "tests/runs/test_pretrained.py::",
     "tests/runs/test_registry.py::test_a_name_and_a_path_find_the_same_file",

@@ -78,24 +78,21 @@ def fit(
 def sweep(
     file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
     jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
-    commands: Annotated[
-        bool, Option("--commands", help="Only print a command for each, as for a cluster.")
-    ] = False,
     status: Annotated[bool, Option("--status", help="Only show how far each run is.")] = False,
 ) -> None:
     """Train programs × settings × seeds, all that is not done yet; failed runs start again."""
     from plot_attractors.runs import sweep as of_sweep
 
     runs = of_sweep.read_sweep(file)
-    states = of_sweep.status(runs)
-    left = [s.run for s in states if s.state not in ("done", "running")]
+    states = [run.status() for run in runs]
     if status:
         console.print(sweep_table(states))
-    for run in left if commands else ():
-        say(of_sweep.command(run))
-    if status or commands:
         return
-    now = partial(of_sweep.status, left)
+    left = [s.run for s in states if s.state not in ("done", "running")]
+
+    def now() -> list[of_sweep.Status]:
+        return [run.status() for run in left]
+
     with SweepView() as view:
         of_sweep.run_here(left, jobs, partial(view.show, now))
         view.show(now, last=True)

@@ -68,12 +68,10 @@ class SweepView(_View):
 
 
 def sweep_table(states: Sequence[Status]) -> Table:
-    columns = ("run", "state", "updates", "minutes", "last loss")
-    table = Table(*columns, box=None, padding=(0, 2, 0, 0))
+    table = Table("run", "state", "updates", box=None, padding=(0, 2, 0, 0))
     for one in states:
         updates = "" if one.total is None else f"{one.updates}/{one.total}"
-        minutes = "" if one.minutes is None else f"{one.minutes:.1f}"
-        table.add_row(*map(escape, (one.run.name, one.state, updates, minutes, one.loss)))
+        table.add_row(escape(one.run.name), one.state, updates)
     return table
 
 

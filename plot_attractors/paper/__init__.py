@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plot_attractors.paper.page import write_page
 from plot_attractors.paper.plan import planned
-from plot_attractors.runs.sweep import Status, run_here, status
+from plot_attractors.runs.sweep import Status, run_here
 
 __all__ = ["make_paper"]
 
@@ -42,9 +42,13 @@ def make_paper(
     """
     runs = planned(out, preset, seeds, only)
     out.mkdir(parents=True, exist_ok=True)
-    now = partial(status, [one.run for one in status(runs) if one.state != "done"])
-    if states := now():
-        run_here([one.run for one in states], jobs, partial(show, now))
+    left = [run for run in runs if run.status().state != "done"]
+
+    def now() -> list[Status]:
+        return [run.status() for run in left]
+
+    if left:
+        run_here(left, jobs, partial(show, now))
         show(now, last=True)
     failed = [one for one in now() if one.state != "done"]
     return write_page(out, runs, preset), failed

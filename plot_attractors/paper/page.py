@@ -29,9 +29,9 @@ from plot_attractors.report.builder import (
 )
 from plot_attractors.report.tables import fixed, text
 from plot_attractors.runs import Run, registry, tables
-from plot_attractors.runs.analyze import about, condition
+from plot_attractors.runs.analyze import about
 from plot_attractors.runs.numbers import minutes, numbers
-from plot_attractors.runs.sweep import Status, Training, inapplicable, lacking, status
+from plot_attractors.runs.sweep import Status, Training, lacking
 
 __all__ = ["Cell", "write_page"]
 
@@ -72,8 +72,8 @@ def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
     """Write ``index.html``, ``numbers.csv`` and the figure of all models of what there is; the path
     of the page.
     """
-    states = status(runs)
-    cells, problems = _collect([one.run for one in states if _trained(one)])
+    states = [run.status() for run in runs]
+    cells, problems = _collect([one.run for one in states if one.trained])
     rows = [
         {
             "data": c.number.data, "number": c.number.metric.name, "title": c.number.metric.heading,
@@ -91,10 +91,6 @@ def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
     ]
     page = Page("The paper, measured here", [(told, "") for told in warned], [], sections)
     return builder.write(page, out / "index.html")
-
-
-def _trained(one: Status) -> bool:
-    return one.updates is not None and one.updates == one.total
 
 
 def _collect(runs: Sequence[Training]) -> tuple[list[Cell], list[str]]:
@@ -126,12 +122,10 @@ def _model(run: Training) -> str:
 def _missing(states: Sequence[Status]) -> list[str]:
     """Sentences on what of the runs is not there, and why not."""
     sentences = [f"Failed: {one.run.name}: {one.reason}." for one in states if one.reason]
-    unfitted = ", ".join(one.run.name for one in states if not _trained(one))
+    unfitted = ", ".join(one.run.name for one in states if not one.trained)
     sentences += [f"Not fitted yet, or not to the end: {unfitted}."] if unfitted else []
-    for run in (one.run for one in states if _trained(one)):
-        for name in inapplicable(run.path):
-            sentences.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
-        if lacked := lacking(run.path, run.analyses or ()):
+    for run in (one.run for one in states if one.trained):
+        if lacked := lacking(run):
             sentences.append(f"{run.name} lacks {', '.join(lacked)}.")
     return sentences
 
@@ -144,7 +138,7 @@ def _fitted(states: Sequence[Status]) -> Table:
         cells: list[str | tuple[str, ...]] = [(model.title, described)]
         for data in PAPER_DATA:
             own = [one for one in states if (one.run.data, _model(one.run)) == (data, name)]
-            done = [Run(one.run.path) for one in own if _trained(one)]
+            done = [Run(one.run.path) for one in own if one.trained]
             cells.append("–")
             if done:
                 took = fixed(median(map(minutes, done)), ".1f")

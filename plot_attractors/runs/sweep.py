@@ -1,7 +1,7 @@
 """A sweep: runs of programs, settings and seeds, which a TOML file names, and how far they are.
 
-They are processes of this machine, or commands for others. The folder ``.sweep`` beside the runs
-has ``NAME.log``, and ``NAME.error``, why a run failed.
+They are processes of this machine. The folder ``.sweep`` beside the runs has ``NAME.log``, and
+``NAME.error``, why a run failed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ import itertools
 import multiprocessing
 import os
 import re
-import shlex
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import pandas as pd
 import tomlkit
 
 from plot_attractors.ranges import Range
@@ -31,15 +28,12 @@ from plot_attractors.runs.loop import Interrupted
 from plot_attractors.runs.run import Plan, fit, plan
 from plot_attractors.runs.settings import as_text, flatten, from_table
 
-__all__ = [
-    "State", "Status", "Training", "command", "inapplicable", "lacking", "read_sweep", "run_here",
-    "seeds", "status",
-]  # fmt: skip
+__all__ = ["State", "Status", "Training", "lacking", "read_sweep", "run_here", "seeds"]
 
 State = Literal["done", "running", "failed", "stopped", "not begun"]
 
 LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
-INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
+INAPPLICABLE = ".inapplicable"  # in the folder of a run: names of analyses that do not apply
 POLL_SECONDS = 0.2
 
 
@@ -55,6 +49,20 @@ class _File:
     out: str = ""
     device: str = "cpu"
     threads: Annotated[int, Range(1, 1024)] = 1
+
+
+class Status(NamedTuple):
+    """How far a run is, by its last checkpoint."""
+
+    run: Training
+    state: State
+    updates: int
+    total: int | None  # of the schedule, once there is a checkpoint
+    reason: str  # why it failed
+
+    @property
+    def trained(self) -> bool:
+        return self.updates == self.total
 
 
 @dataclass(frozen=True)
@@ -83,17 +91,18 @@ class Training:
             data=self.data,
         )  # fmt: skip
 
-
-class Status(NamedTuple):
-    """How far a run is, by its last checkpoint."""
-
-    run: Training
-    state: State
-    updates: int | None
-    total: int | None
-    minutes: float | None  # of training
-    loss: str  # the last one, with its name
-    reason: str  # why it failed
+    def status(self) -> Status:
+        """How far the run is."""
+        updates, total = store.progress(self.path) or (0, None)
+        state: State = "not begun" if total is None else "stopped"
+        reason = ""
+        if updates == total and not lacking(self):
+            state = "done"
+        elif store.is_locked(self.path):
+            state = "running"
+        elif (error := _beside(self, "error")).is_file():
+            state, reason = "failed", error.read_text(encoding="utf-8")
+        return Status(self, state, updates, total, reason)
 
 
 def seeds(text: str) -> list[int]:
@@ -148,45 +157,34 @@ def read_sweep(file: str | Path) -> list[Training]:
     return runs
 
 
-def command(run: Training) -> str:
-    """The shell command that fits a run, or goes on with it."""
-    options = {
-        "inference": run.inference, "data": run.data, "preset": run.preset, "seed": run.seed,
-        "device": run.device, "threads": run.threads, "out": run.path,
-    }  # fmt: skip
-    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    changed = [f"--set={name}={as_text(value)}" for name, value in run.settings.items()]
-    return shlex.join(["plot-attractors", "fit", run.program, *given, *changed, "--resume"])
-
-
 def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object]) -> None:
     """Run these runs on this machine, so many at once; returns once all have ended.
 
     `tell` is called all the time. A signal stops the runs after an update, with a checkpoint each.
-    GPUs are shared out one a run, in turn.
     """
-    waiting, active = deque(runs), dict[int, BaseProcess]()
+    spawn = multiprocessing.get_context("spawn")
+    waiting = deque(spawn.Process(target=_job, args=(run,)) for run in runs)
+    active: list[Any] = []
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while waiting or active:
-            active = {slot: process for slot, process in active.items() if process.is_alive()}
-            for slot in [slot for slot in range(at_once) if slot not in active][: len(waiting)]:
-                spawn = multiprocessing.get_context("spawn")
-                active[slot] = spawn.Process(target=_job, args=(waiting.popleft(), slot))
-                active[slot].start()
+            active = [process for process in active if process.is_alive()]
+            while waiting and len(active) < at_once:
+                active.append(waiting.popleft())
+                active[-1].start()
             tell()
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        for process in active.values():
+        for process in active:
             process.terminate()
-        for process in active.values():
+        for process in active:
             process.join()
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _job(run: Training, slot: int) -> None:
+def _job(run: Training) -> None:
     """What a process does: fit a run, from its last checkpoint, and make its analyses."""
     import torch
 
@@ -197,10 +195,6 @@ def _job(run: Training, slot: int) -> None:
     with _beside(run, "log").open("ab") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())
-    if run.device.startswith("cuda"):
-        known = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        devices = [d for d in known if d] or [*map(str, range(torch.cuda.device_count()))]
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
     torch.set_num_threads(run.threads)
     try:
         fit(
@@ -222,51 +216,20 @@ def _beside(run: Training, ending: str) -> Path:
 
 def _analyze(run: Training) -> None:
     """The analyses that a run lacks; ValueError where one fails."""
-    if not (names := lacking(run.path, run.analyses or ())):
-        return
-    settings = {name: (run.analyses or {})[name] for name in names}
-    made = analyze(run.path, names, settings=settings, missing=True)
-    if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
-        raise ValueError("; ".join(failed))
-    left = [*inapplicable(run.path), *lacking(run.path, names)]
-    file = run.path / "analyses" / INAPPLICABLE
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("\n".join(left), encoding="utf-8")
+    settings = {name: (run.analyses or {})[name] for name in lacking(run)}
+    if settings:
+        made = analyze(run.path, settings, settings=settings, missing=True)
+        if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
+            raise ValueError("; ".join(failed))
+        store.write(run.path / INAPPLICABLE, "\n".join(_absent(run)).encode())
 
 
-def inapplicable(path: Path) -> list[str]:
-    """The analyses of a run that were found not to apply to it."""
-    file = path / "analyses" / INAPPLICABLE
-    return file.read_text(encoding="utf-8").split() if file.is_file() else []
+def _absent(run: Training) -> list[str]:
+    return [name for name in run.analyses or () if not (run.path / "analyses" / name).is_dir()]
 
 
-def lacking(path: Path, names: Iterable[str]) -> list[str]:
-    """Those of the analyses that the directory of a run does not hold, and that may apply."""
-    missing = [name for name in names if not (path / "analyses" / name).is_dir()]
-    left_out = inapplicable(path) if missing else ()
-    return [name for name in missing if name not in left_out]
-
-
-def status(runs: Sequence[Training]) -> list[Status]:
-    """How far each run is."""
-    return [_status(run) for run in runs]
-
-
-def _status(run: Training) -> Status:
-    done, file = store.progress(run.path), run.path / "metrics.csv"
-    updates, total = done or (None, None)
-    loss, minutes, reason = "", None, ""
-    if file.is_file() and file.stat().st_size:
-        last = pd.read_csv(file).iloc[-1].dropna()
-        minutes = float(last["seconds"]) / 60
-        loss = next((f"{n} {v:.4g}" for n, v in last.items() if str(n).endswith("loss")), "")
-    state: State
-    if done and done[0] >= done[1] and not lacking(run.path, run.analyses or ()):
-        state = "done"
-    elif store.is_locked(run.path):
-        state = "running"
-    elif _beside(run, "error").is_file():
-        state, reason = "failed", _beside(run, "error").read_text(encoding="utf-8")
-    else:
-        state = "not begun" if done is None else "stopped"
-    return Status(run, state, updates, total, minutes, loss, reason)
+def lacking(run: Training) -> list[str]:
+    """The analyses that a run has not, and that may apply to it."""
+    file = run.path / INAPPLICABLE
+    known = file.read_text(encoding="utf-8").split() if file.is_file() else []
+    return [name for name in _absent(run) if name not in known]

@@ -21,7 +21,6 @@ from plot_attractors.report.builder import anchor
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, fit, registry, settings
 from plot_attractors.runs.analyze import analyze, applies
-from plot_attractors.runs.sweep import status
 
 
 def call(*arguments: str | Path) -> Result:
@@ -124,7 +123,7 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
     assert result.exit_code == 1
     assert re.search(r"hbv-vqvae-0 failed: ", result.stderr)
-    states = [one.state for one in status(planned(tmp_path, "smoke", only=words))]
+    states = [run.status().state for run in planned(tmp_path, "smoke", only=words)]
     assert states == ["failed", "done"]
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Failed: hbv-vqvae-0: " in page
