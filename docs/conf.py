@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 import unicodedata
@@ -25,6 +26,7 @@ os.environ.update(MPLBACKEND="Agg", OMP_NUM_THREADS="1")
 import reference_pages  # noqa: E402 (beside this file)
 
 from plot_attractors.report import report  # noqa: E402
+from plot_attractors.runs import Run  # noqa: E402
 from plot_attractors.runs.analyze import analyze  # noqa: E402
 
 project = "plot-attractors"
@@ -128,8 +130,8 @@ def _visit_math_block(translator: Any, node: nodes.math_block) -> None:
 def _viewer(page: Path) -> None:
     """The report of a shipped model with its view alone."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "hbv"
-        (result,) = analyze("pretrained:hbv", ["trajectories"], out=run)
+        run = shutil.copytree(Run("pretrained:hbv").path, Path(folder) / "hbv")
+        (result,) = analyze(run, ["trajectories"])
         if result.error is not None:
             raise result.error
         page.parent.mkdir(parents=True, exist_ok=True)

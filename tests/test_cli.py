@@ -94,7 +94,6 @@ analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN training ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
-analyze RUN ANALYSIS --out else => go to its own folder: leave --out out
 analyze pretrained:nothing => there is no trained model 'pretrained:nothing' in this package
 export RUN out => was fitted by a program of your own
 report nowhere => nowhere is not the directory of a run

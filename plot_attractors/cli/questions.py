@@ -52,7 +52,7 @@ def _opened(path: Path) -> Any:
     position, total = run.position
     if position < total:
         say(f"The run is unfinished: this is update {position} of {total}.")
-    for caution in (*trust.lost_onset(run), *trust.doubts(numbers(run))):
+    for caution in trust.doubts(numbers(run)):
         say(caution)
     return run
 

@@ -43,10 +43,6 @@ def analyze(
     missing: Annotated[
         bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
-    ] = None,
 ) -> None:
     """Run analyses on a run: tables and figures in its folder analyses/.
 
@@ -73,14 +69,7 @@ def analyze(
     if position < total:
         say(f"The run is unfinished: these are analyses of update {position} of {total}.")
     with console.status("analysing"):
-        analysis.analyze(
-            opened,
-            names,
-            settings=changed,
-            missing=missing,
-            out=out,
-            on_result=tell,
-        )
+        analysis.analyze(opened, names, settings=changed, missing=missing, on_result=tell)
     if failed:
         raise typer.Exit(1)
 
@@ -133,18 +122,13 @@ def compare(
     out: Annotated[
         Path | None, Option("--out", "-o", help="A .md or .csv file to write the table to.")
     ] = None,
-    analyze: Annotated[
-        bool, Option("--analyze", help="Make the analyses that are missing.")
-    ] = False,
     topic: Annotated[str, Option(help="Which numbers: dynamics or language.")] = "dynamics",
 ) -> None:
     """Show the settings in which runs differ beside the metrics of their analyses."""
     from plot_attractors.runs import compare as comparison
 
-    table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
-    if out is None and console.is_terminal:
-        say(comparison.to_text(table, console.width))
-    elif out is None:
+    table = comparison.compare(run, topic)  # type: ignore[arg-type]
+    if out is None:
         say(comparison.to_markdown(table).rstrip())
     elif out.suffix == ".csv":
         write_table(table, out)

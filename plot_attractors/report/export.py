@@ -121,7 +121,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "## Numbers",
         "By analyses of the run before the export.",
         _numbers(run, about["analyses"]),
-        " ".join([*trust.lost_onset(run), *(trust.doubts(found) or [trust.verdict(found)])]),
+        " ".join(trust.doubts(found)) or trust.verdict(found),
         "## Data",
         of_data.get("data", "Those that the model program makes.").strip(),
         "## Limits",

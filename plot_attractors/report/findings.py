@@ -58,8 +58,6 @@ def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     of_run = [*_unfinished(run), *_other_version(run), *short(run.preset)]
     if numbers_.kept(run):
         of_run.append("An exported model: its card has the numbers of analyses that are not here.")
-    with contextlib.suppress(ValueError):  # no checkpoint, which `_unfinished` tells
-        of_run += trust.lost_onset(run)
     return [*of_run, *_few(run, numbers), *trust.doubts(numbers)]
 
 

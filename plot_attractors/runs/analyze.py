@@ -37,7 +37,6 @@ def analyze(
     *,
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
-    out: str | Path | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
     """Run analysis programs on a run, each into ``analyses/<name>``.
@@ -45,14 +44,13 @@ def analyze(
     Each starts from the seed after the run's, so that its result does not depend on the others. One
     that fails leaves its earlier results and the other analyses alone. An analysis program may
     define ``NEEDS``, see `plot_attractors.analysis.shape`; where a run lacks it, the analysis is
-    left out, with its `condition` in the log, or refused if it was named.
+    left out, with its `condition` in the log, or refused if it was named. Those of a model of the
+    package go to a copy of it, ``./pretrained-NAME``.
 
     Args:
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
-        out: where to copy a model of the package to, whose analyses are written there; by default
-            ``./pretrained-NAME``.
         on_result: called after each.
 
     Raises ValueError where the run is not fitted, its data were changed since, or a name or a
@@ -71,7 +69,7 @@ def analyze(
             f"{registry.suggestion(unknown[0], by_name)}These are {', '.join(by_name)}"
         )
     configs = {f: from_table(of.Config, changed.get(f.stem, {})) for f, of in programs.items()}
-    if (path := pretrained.writable(run.path, out)) != run.path:
+    if (path := pretrained.writable(run.path)) != run.path:
         run = Run(path)
     results = []
     for file, program in programs.items():

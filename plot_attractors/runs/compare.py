@@ -12,13 +12,12 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, pretrained, trust
-from plot_attractors.runs import analyze as analysis
+from plot_attractors.runs import Run, pretrained
 from plot_attractors.runs.numbers import kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
 from plot_attractors.runs.variants import all_runs, differing, group, labels, settings_of
 
-__all__ = ["TOPICS", "Topic", "compare", "to_markdown", "to_text"]
+__all__ = ["TOPICS", "Topic", "compare", "to_markdown"]
 
 logger = logging.getLogger("plot_attractors")
 
@@ -26,9 +25,7 @@ Topic = Literal["dynamics", "language"]
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
 
-def compare(
-    paths: str | Path | Iterable[str | Path], analyze: bool = False, topic: Topic = "dynamics"
-) -> pd.DataFrame:
+def compare(paths: str | Path | Iterable[str | Path], topic: Topic = "dynamics") -> pd.DataFrame:
     """One row a run, and two more, mean and standard deviation, for every set of runs that differ
     in the seed only.
 
@@ -42,25 +39,20 @@ def compare(
         seed: of a run.
         the metrics of the topic: `METRICS`.
         minutes: duration of the training, once it has ended.
-        trusted: of the topic ``dynamics``, whether a run passes `trust.doubts`; empty where its
-            total variation is not known, and of means.
 
     Missing numbers are NaN; the logger ``plot_attractors`` warns of a run that lacks an analysis,
     and gives the command that makes it where it applies.
 
-    With `analyze`, analyses that are missing are made. Raises ValueError for a path that is no run,
-    a table that cannot be read, or an unknown topic.
+    Raises ValueError for a path that is no run, a table that cannot be read, or an unknown topic.
     """
     if topic not in TOPICS:
         raise ValueError(f"the topic of a comparison is {' or '.join(TOPICS)}, not {topic!r}")
     runs = [Run(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    if analyze:
-        runs = [Run(pretrained.writable(run.path)) for run in runs]
     variants = group(runs)
     metrics = {name: m for name, m in METRICS.items() if m.topic == topic}
     needed = dict.fromkeys(m.analysis for m in metrics.values())
     for run in all_runs(variants):
-        _complete(run, analyze, [name for name in needed if name != RUN_METRICS])
+        _warn(run, [name for name in needed if name != RUN_METRICS])
     settings = [settings_of(variant.first) for variant in variants]
     shown, named = differing(settings), labels(all_runs(variants))
     rows: list[dict[str, Any]] = []
@@ -68,32 +60,24 @@ def compare(
         head = {key: as_text(own[key]) if key in own else "" for key in shown}
         found = [numbers(run, metrics) | {"minutes": minutes(run)} for run in variant.runs]
         for run, values in zip(variant.runs, found, strict=True):
-            row = {"kind": "run", "run": named[run.path], **head, "seed": str(run.seed), **values}
-            if topic == "dynamics":
-                row["trusted"] = {None: "", True: "yes", False: "no"}[trust.trusted(values)]
-            rows.append(row)
+            own_row = {"kind": "run", "run": named[run.path], **head, "seed": str(run.seed)}
+            rows.append(own_row | values)
         if len(found) > 1:
             table = pd.DataFrame(found, dtype=float)
             both = {"mean": table.mean(skipna=False), "sd": table.std(skipna=False)}
             count = f"{len(found)} seeds"
             rows += [{"kind": k, "run": count, **head, **dict(v)} for k, v in both.items()]
     columns = ["kind", "run", *shown, "seed", *metrics, "minutes"]
-    result = pd.DataFrame(rows, columns=columns + ["trusted"] * (topic == "dynamics"))
-    text = result.columns.difference([*metrics, "minutes"])
-    return result.fillna(dict.fromkeys(text, ""))
+    text = dict.fromkeys(["kind", "run", *shown, "seed"], "")
+    return pd.DataFrame(rows, columns=columns).fillna(text)
 
 
-def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
-    """Make the analyses that a run lacks, or warn of them."""
+def _warn(run: Run, needed: Sequence[str]) -> None:
+    """Warn of the analyses that a run lacks."""
     # an analysis without a summary may still have been made: of some models it has none
     known = {METRICS[name].analysis for name in kept(run) if name in METRICS}
     missing = [n for n in needed if n not in known and not table_file(run, n).parent.is_dir()]
-    if missing and analyze:
-        # a Run of its own: its model is not kept with all the others
-        for result in analysis.analyze(run.path, missing, missing=True):
-            if result.error is not None:
-                logger.warning("%s of %s failed: %s", result.name, run.path, result.error)
-    elif missing:
+    if missing:
         shown = pretrained.shown(run.path)
         command = shlex.join(["plot-attractors", "analyze", shown, *missing, "--missing"])
         logger.warning("%s lacks %s: %s", shown, ", ".join(missing), command)
@@ -116,11 +100,6 @@ def to_markdown(table: pd.DataFrame) -> str:
     rule = [":" + "-" * (len(head[0]) + 1), *("-" * (len(name) + 1) + ":" for name in head[1:])]
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
-
-
-def to_text(table: pd.DataFrame, width: int) -> str:
-    """The same for a terminal of that width: a column a run, in as many parts as fit."""
-    return _cells(table).set_index("run").T.to_string(line_width=width)
 
 
 def _cells(table: pd.DataFrame) -> pd.DataFrame:

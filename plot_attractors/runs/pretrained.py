@@ -53,16 +53,13 @@ def shown(path: Path) -> str:
     return str(path) if name is None else PREFIX + name
 
 
-def writable(path: Path, out: str | Path | None = None) -> Path:
+def writable(path: Path) -> Path:
     """The directory of a run that analyses and reports may be written to: `path` itself, or of a
-    model in the package a copy, in `out` or else in ``./pretrained-NAME``.
+    model in the package a copy in ``./pretrained-NAME``.
     """
-    name = name_of(path)
-    if name is None:
-        if out is not None:
-            raise ValueError(f"analyses of {path} go to its own folder: leave --out out")
+    if (name := name_of(path)) is None:
         return path
-    out = _copy_of(name) if out is None else Path(out)
+    out = _copy_of(name)
     if not _is_copy(out, name):
         shutil.copytree(path, out)
         logger.info("copied %s%s to %s, which is a run as any other", PREFIX, name, out)

@@ -17,8 +17,8 @@ __all__ = [
     "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
 ]  # fmt: skip
 
-PROGRAMS = "data", "program", "inference"
-MOST_NAMED = 3  # settings in the name of a variant
+PROGRAMS = "program", "data", "inference"
+MOST_NAMED = 3  # programs and settings in the name of a variant
 
 
 class Variant(NamedTuple):
@@ -53,17 +53,12 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the settings that are not the same in all that have them, or that only one of two of
-    the same programs has.
-    """
-
-    def differ(key: str) -> bool:
-        values = [table[key] for table in settings if key in table]
-        having = [[table[k] for k in PROGRAMS] for table in settings if key in table]
-        lacking = [[table[k] for k in PROGRAMS] for table in settings if key not in table]
-        return any(value != values[0] for value in values) or any(p in having for p in lacking)
-
-    return [key for key in dict.fromkeys(key for table in settings for key in table) if differ(key)]
+    """Names of the settings that are not the same in all that have them."""
+    values = defaultdict(list)
+    for table in settings:
+        for key, value in table.items():
+            values[key].append(value)
+    return [key for key, of in values.items() if any(value != of[0] for value in of)]
 
 
 def all_runs(variants: Iterable[Variant]) -> list[Run]:
@@ -90,11 +85,6 @@ def group(runs: Iterable[Run]) -> list[Variant]:
     settings = [settings_of(seeds[0]) for seeds in members]
     keys = differing(settings)
     names = [_name(table, keys) for table in settings]
-    for name in [name for name, count in Counter(names).items() if count > 1]:
-        alike = [k for k, other in enumerate(names) if other == name]
-        apart = differing([settings[k] for k in alike])
-        for k in alike:
-            names[k] = f"{name}, {_name(settings[k], apart)}"
     if len(members) > 1:
         letters = [*string.ascii_uppercase, *(str(k) for k in range(27, len(members) + 1))]
         names = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=False)]
@@ -102,13 +92,9 @@ def group(runs: Iterable[Run]) -> list[Variant]:
 
 
 def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    if "data" in keys or "program" in keys:  # all else differs because of it
-        return ", ".join(str(settings[key]) for key in ("program", "data") if key in keys)
-    parts = [str(settings["inference"])] if "inference" in keys else []
-    if "preset" in keys:
-        parts.append(f"preset {settings['preset']}")
-    if parts:  # two programs or presets differ in other settings as well
-        return ", ".join(parts)
-    rest = [key for key in keys if key in settings]
-    parts = [f"{key} {as_text(settings[key])}" for key in rest[:MOST_NAMED]]
-    return ", ".join(parts + ["…"] * (len(rest) > MOST_NAMED)) or str(settings["program"])
+    own = [key for key in keys if key in settings]
+    parts = [
+        settings[key] if key in PROGRAMS else f"{key} {as_text(settings[key])}"
+        for key in own[:MOST_NAMED]
+    ]
+    return ", ".join(parts + ["…"] * (len(own) > MOST_NAMED)) or str(settings["program"])

@@ -181,9 +181,9 @@ def test_variants_are_columns(tmp_path: Path) -> None:
     ]
     variants = group(map(Run, [*paths, paths[0]]))  # a directory that is given twice counts once
     assert {variant.name: [run.path.name for run in variant.runs] for variant in variants} == {
-        "A: preset full, steps 20": ["a0", "a1"],
-        "B: preset full, steps 8": ["b0"],
-        "C: preset demo": ["demo"],
+        "A: preset full, steps 20, pretrain 1500, …": ["a0", "a1"],
+        "B: preset full, steps 8, pretrain 1500, …": ["b0"],
+        "C: preset demo, steps 20, pretrain 1000, …": ["demo"],
     }
     for path, p in zip(paths[:3], (0.5, 0.6, 0.7), strict=True):
         add_loss(path, kl=0.1, p=p)
