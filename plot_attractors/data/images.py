@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,6 @@ from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_beside, rows_of
 
 __all__ = ["ImageSet", "Images", "read_images"]
-
-logger = logging.getLogger(__name__)
 
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 DARK = 1 / 8  # of white: images are never so dark, all of them, but numbers on another scale are
@@ -44,8 +41,8 @@ class Images:
         if path.is_dir():
             found, images, _ = _read_folder(path, self.input_shape[-1])
             return self._like(images), tuple(found)
-        pixels, light = _read_file(path)
-        _refuse_dark(light, path.name)
+        pixels = _read_file(path)
+        _refuse_dark(pixels.max() / 255, path.name)
         return self._like(pixels), (path.name,)
 
     def _like(self, images: Tensor) -> Tensor:
@@ -100,10 +97,9 @@ def read_images(
     """Read images from a folder and its subfolders, or from an array (npy).
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey
-    where all of a folder are. Files have 1, 8 or 16 bits a channel; what is transparent is shown on
+    where all of a folder are. Files have 1 or 8 bits a channel; what is transparent is shown on
     black; names that start with a dot are passed over. An array is (N, height, width[, channels])
-    or (N, channels, height, width), of uint8, of bool, of floating point numbers from 0 to 1, or of
-    other numbers from 0 to 255, which the log says.
+    or (N, channels, height, width), of uint8, of bool, or of floating point numbers from 0 to 1.
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
@@ -145,11 +141,11 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor, str]:
         raise ValueError(
             f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for"
         )
-    images, sources, brightest = list[Tensor](), list[str](), 0.0
+    images, sources, brightest = list[Tensor](), list[str](), torch.zeros(())
     for file in files.values():
-        pixels, light = _read_file(file)
+        pixels = _read_file(file)
         sources.append(digest(pixels))
-        brightest = max(brightest, light)
+        brightest = torch.maximum(brightest, pixels.max() / 255)
         images.append(_sized(pixels, side))
     _refuse_dark(brightest, folder.name)
     channels = max(image.shape[1] for image in images)
@@ -157,38 +153,29 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor, str]:
     return [*files], together, digest(sources)
 
 
-def _read_file(file: Path) -> tuple[Tensor, float]:
-    """(1, channels, height, width) uint8, and the brightest pixel as a part of white."""
-    with reading(file, "an image with pixels of 1, 8 or 16 bits"), Image.open(file) as image:
-        pixels = torch.from_numpy(np.array(_plain(ImageOps.exif_transpose(image))))
-        deep = image.mode.startswith("I;16")
-        brightest = np.asarray(image).max() / 65535 if deep else int(pixels.max()) / 255
-    pixels = pixels.movedim(-1, 0)[None] if pixels.dim() == 3 else pixels[None, None]
-    return pixels, float(brightest)
+def _read_file(file: Path) -> Tensor:
+    """(1, channels, height, width) uint8 of an image, grey or RGB; what is transparent is black."""
+    with reading(file, "an image with pixels of 1 or 8 bits"), Image.open(file) as opened:
+        if opened.mode.startswith(("I", "F")):
+            raise ValueError("its pixels have no known range")
+        grey = opened.mode in ("1", "L", "LA", "La")
+        image: Image.Image = ImageOps.exif_transpose(opened)
+        if image.has_transparency_data:
+            shown = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", shown.size, "black"), shown)
+        pixels = torch.from_numpy(np.array(image.convert("L" if grey else "RGB")))
+    return pixels[None, None] if grey else pixels.movedim(-1, 0)[None]
 
 
-def _refuse_dark(brightest: float, name: str) -> None:
+def _refuse_dark(brightest: Tensor, name: str) -> None:
     """ValueError where the brightest pixel, a part of white, is so dark that pixels must be on
     another scale, as masks of 0 and 1 are.
     """
     if 0 < brightest < DARK:
         raise ValueError(
-            f"the brightest pixel of {name} is {brightest:.3g} of white: multiply the numbers, so "
-            "that images are not next to black"
+            f"the brightest pixel of {name} is {float(brightest):.3g} of white: multiply the "
+            "numbers, so that images are not next to black"
         )
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """An image of any mode as grey or RGB; 16 bits are scaled, what is transparent is black."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) / 257).round().astype(np.uint8))
-    if image.mode in ("I", "F"):
-        raise ValueError("its pixels have no known range")
-    grey = image.mode in ("1", "L", "LA", "La")
-    if image.has_transparency_data:
-        shown = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", shown.size, "black"), shown)
-    return image.convert("L" if grey else "RGB")
 
 
 def _sized(x: Tensor, side: int) -> Tensor:
@@ -210,34 +197,30 @@ def _sized(x: Tensor, side: int) -> Tensor:
 def _read_array(path: Path, side: int) -> tuple[list[str], Tensor, str]:
     """No names, the images (N, channels, side, side), and their SHA-256 as they are in the file."""
     loaded = read_array(path)
-    loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
     return [], _sized(_pixels(loaded, path.name), side), digest(loaded)
 
 
 def _pixels(loaded: Any, name: str) -> Tensor:
     """(N, channels, height, width) of an array of images, of any of the shapes of `read_images`."""
-    shape = tuple(loaded.shape)
-    last, second = loaded.ndim == 4 and shape[-1] in (1, 3), loaded.ndim == 4 and shape[1] in (1, 3)
-    # a last dimension of three would be channels of one image
-    grey = loaded.ndim == 3 and shape[-1] not in (1, 3)
-    if not loaded.size or not (grey or last or second):
+    images = loaded
+    if loaded.ndim == 3 and loaded.shape[-1] not in (1, 3):  # else channels of one image
+        images = loaded[:, None]
+    elif loaded.ndim == 4 and loaded.shape[-1] in (1, 3):
+        images = np.moveaxis(loaded, -1, 1)
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.size:
         raise ValueError(
-            f"{name} has the shape {shape}: images are (N, height, width), or have one channel or "
-            "three besides, as the second or the last dimension"
+            f"{name} has the shape {loaded.shape}: images are (N, height, width), or have one "
+            "channel or three besides, as the second or the last dimension"
         )
-    if loaded.dtype not in (np.uint8, np.bool_):
-        low, high = loaded.min(), loaded.max()
-        if not (low >= 0 and high <= 255):
-            raise ValueError(
-                f"{name} holds numbers from {low:.3g} to {high:.3g}: pixels are from 0 to 255, or "
-                "from 0 to 1"
-            )
-        if high > 1 or loaded.dtype.kind != "f":
-            logger.warning("%s holds %s, taken as pixels from 0 to 255", name, loaded.dtype)
-            loaded = loaded.round().astype(np.uint8)
-    x = torch.from_numpy(loaded)
-    x = x[:, None] if grey else x.movedim(-1, 1) if last else x
-    _refuse_dark(float(x.max()) / (255 if x.dtype == torch.uint8 else 1), name)
+    whole = images.dtype == np.uint8
+    low, high = images.min(), images.max()
+    if not whole and (images.dtype.kind not in "bf" or not (low >= 0 and high <= 1)):
+        raise ValueError(
+            f"{name} holds {images.dtype} from {low:.3g} to {high:.3g}: pixels are uint8 from 0 to "
+            "255, bool, or floating point from 0 to 1"
+        )
+    x = torch.from_numpy(images)
+    _refuse_dark(x.max() / (255 if whole else 1), name)
     return x
 
 
