@@ -17,8 +17,6 @@ KIND = "table"  # presets of other programs may be for data of this kind
 class Config(ColumnRoles):
     path: Path | None = setting(None, "of the table, as in --data animals.csv")
     names: str = setting("", "column that names the rows, such as the animal")
-    one_hot: tuple[str, ...] = setting((), "columns that become a 0/1 column for each value")
-    at_least: tuple[str, ...] = setting((), "counts that become one a threshold; a number: all")
     missing: Missing = setting("refuse", "missing values; ignore: no likelihood has them")
 
 
@@ -30,10 +28,6 @@ def load(config: Config) -> BinaryTable:
     if config.path is None:
         raise ValueError(
             "Say which table to read: --data animals.csv (CSV or Parquet). A sample: "
-            f"--data {SAMPLE} --set names=animal --set labels=class --set at_least=legs"
+            f"--data {SAMPLE} --set names=animal --set labels=class"
         )
-    c = config
-    return read_table(
-        config.path, names=c.names, one_hot=c.one_hot, at_least=c.at_least, missing=c.missing,
-        **c.roles,
-    )  # fmt: skip
+    return read_table(config.path, names=config.names, missing=config.missing, **config.roles)

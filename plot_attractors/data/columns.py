@@ -25,7 +25,7 @@ __all__ = [
 BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 DASHES = ("-", "–", "−")
-MISSING = (".", "?", "NA", "n/a", "nan", "null")
+MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
 MOST_NAMES = 10  # column names that one sentence lists
@@ -104,47 +104,10 @@ class Columns:
             shown = repr(value) if isinstance(value, str) else f"{value:.12g}"
             raise ValueError(
                 f"{self.column(name)} holds {shown} in {self.row(wrong)}, where only "
-                f"{', '.join(words)} can stand: recode it, name it in missing_values, or name the "
-                "column in names, labels, one_hot, at_least or ignore"
+                f"{', '.join(words)} can stand: recode it, empty the cell, or name the column in "
+                "names, labels or ignore"
             )
         return np.where(missing, -1, number).astype(np.int8)
-
-    def coded(
-        self, one_hot: Sequence[str], at_least: Sequence[str], others: Iterable[str]
-    ) -> list[str]:
-        """Names of the 0/1 columns that all columns but `others` make: of those in `one_hot` one
-        for each value, of those in `at_least` one for each number but the least.
-        """
-        names = list[str]()
-        for name in (name for name in self.frame.columns if name not in others):
-            if name in one_hot:
-                values = self.codes(name)[1]
-                names += [f"{name}={v}" for v in values[1:] * (len(values) == 2) or values]
-            elif name in at_least:
-                steps = np.unique(self.numbers(name)[self.frame[name].notna()])
-                names += [f"{name}>={step:.12g}" for step in steps[1:]]
-            else:
-                names.append(name)
-        if twice := _repeated(names):
-            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
-        return names
-
-    def bits(self, column: str, optional: bool) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """(rows,) a 0/1 column as of `coded`, which another table may have named: of a column legs
-        with `legs=4` the rows of this value, with `legs>=4` those of this number or more.
-        """
-        if column in self.frame.columns:
-            return self.binary(column, optional=optional)
-        sources = [n for n in self.frame.columns if column.startswith((f"{n}=", f"{n}>="))]
-        self.require(() if sources else (column,))
-        name = max(sources, key=len)
-        missing = self.missing(name, optional)
-        if column.startswith(f"{name}>="):
-            bits = self.numbers(name) >= float(column.removeprefix(f"{name}>="))
-        else:
-            codes, values = self.codes(name)
-            bits = np.array([*values, ""])[codes] == column.removeprefix(f"{name}=")
-        return np.where(missing, -1, bits).astype(np.int8)
 
     def numbers(self, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(rows,) the numbers of a column, NaN where one is missing."""
@@ -165,8 +128,8 @@ class Columns:
             raise ValueError(f"{self.column(name)} has no value in any row: name it in ignore")
         if dash := {*DASHES} & {*outcomes}:
             raise ValueError(
-                f"{self.column(name)} holds {min(dash)!r}: name it in missing_values, or write the "
-                "value as a word"
+                f"{self.column(name)} holds {min(dash)!r}: empty the cell where it is missing, or "
+                "write the value as a word"
             )
         return codes.astype(np.int64), outcomes
 
@@ -195,7 +158,6 @@ class ColumnRoles:
     )
     held_out_fraction: Share = setting(0.0, "part of the rows, where no column marks them")
     split_seed: Seed = setting(0, "seed of the rows that held_out_fraction takes")
-    missing_values: tuple[str, ...] = setting(MISSING, "cells that are missing, beside empty ones")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
@@ -215,8 +177,8 @@ class ColumnRoles:
             raise ValueError("give either a held_out column or a held_out_fraction, not both")
         if twice := _repeated([*names_in(self.labels), *others]):
             raise ValueError(
-                f"column {twice[0]!r} is named twice among labels, names, one_hot, at_least, "
-                "ignore and held_out: name it once"
+                f"column {twice[0]!r} is named twice among labels, names, ignore and held_out: "
+                "name it once"
             )
         return tuple(others)
 
@@ -265,13 +227,11 @@ def _repeated(names: Iterable[str]) -> list[str]:
     return [str(name) for name in counts.index[counts > 1]]
 
 
-def read_columns(
-    path: Path, missing_values: str | Sequence[str] = MISSING, texts: Sequence[str] = ()
-) -> Columns:
+def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
     """The columns of a CSV (between commas, in UTF-8), TSV or Parquet file.
 
-    Cells are missing where they are empty, or hold one of `missing_values` in capitals or not; but
-    nothing else is in the columns `texts`, which name something, and stay texts.
+    Cells are missing where they are empty or hold a word of `MISSING`; but only empty ones are in
+    the columns `texts`, which name something, and stay texts.
 
     Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
     has other cells than the first line names, or a column has no name or another's.
@@ -294,9 +254,8 @@ def read_columns(
         )
     if twice := _repeated(names):
         raise ValueError(f"{path.name} has more than one column called {listed(twice)}")
-    words = [word.lower() for word in names_in(missing_values)]
     for name in names:
-        frame[name] = _text(frame[name]) if name in texts else _cells(frame[name], words)
+        frame[name] = _text(frame[name]) if name in texts else _cells(frame[name])
     return Columns(frame, path)
 
 
@@ -308,12 +267,12 @@ def _text(column: pd.Series[Any]) -> pd.Series[Any]:
     return text.mask(text == "")
 
 
-def _cells(column: pd.Series[Any], words: Sequence[str]) -> Any:
+def _cells(column: pd.Series[Any]) -> Any:
     """Numbers, where all cells that are not missing are, or texts."""
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.mask(column.isin([float(w) for w in words if NUMBER.fullmatch(w)]))
     text = _text(column)
-    text = text.mask(text.str.lower().isin(words))
+    if text is column:
+        return column
+    text = text.mask(text.str.lower().isin(MISSING))
     number = pd.to_numeric(text.to_numpy(object, na_value=np.nan), errors="coerce")
     known = text.notna().to_numpy()
     return number if known.any() and (known == ~np.isnan(number)).all() else text

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Feature, Members
-from plot_attractors.data.columns import MISSING, Columns, names_in, read_columns
+from plot_attractors.data.columns import Columns, names_in, read_columns
 
 __all__ = ["MOST", "Featured", "features_beside", "features_of", "rows_of"]
 
@@ -64,13 +64,12 @@ class Featured(Members):
 
 
 def rows_of(
-    table: Path, names: list[str], count: int, inputs: str,
-    missing_values: str | Sequence[str] = MISSING, texts: Sequence[str] = (),
-) -> Columns:  # fmt: skip
+    table: Path, names: list[str], count: int, inputs: str, texts: Sequence[str] = ()
+) -> Columns:
     """The table's rows in the order of the `count` inputs of a file, by the column ``file`` where
-    these have `names`. Other arguments as of `read_columns`.
+    these have `names`; `texts` as of `read_columns`.
     """
-    columns = read_columns(table, missing_values, (FILE, *texts))
+    columns = read_columns(table, (FILE, *texts))
     frame = columns.frame
     if not names:
         if len(frame) != count:

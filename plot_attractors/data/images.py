@@ -118,7 +118,7 @@ def read_images(
     if (images == images[:1]).all():
         raise ValueError(f"{path.name} holds one image: at least two different ones are needed")
     if table is not None:
-        columns = rows_of(Path(table), names, len(images), path.name, given.missing_values)
+        columns = rows_of(Path(table), names, len(images), path.name)
     elif named:
         raise ValueError("labels, continuous, ignore and held_out need a table: say which file")
     else:

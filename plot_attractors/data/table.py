@@ -14,7 +14,6 @@ from torch import Tensor
 
 from plot_attractors.data.checks import as_bits
 from plot_attractors.data.columns import (
-    MISSING,
     ColumnRoles,
     listed,
     names_in,
@@ -35,13 +34,11 @@ SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this 
 class BinaryTable(Featured):
     """A table of 0/1 columns with categorical labels, some rows of which may be held out.
 
-    - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names;
-    - ``missing_values``: words for missing values, in other tables, too.
+    - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names.
     """
 
     x: Tensor
     columns: tuple[str, ...]
-    missing_values: str | Sequence[str] = MISSING
 
     @property
     def bits(self) -> int:
@@ -64,16 +61,17 @@ class BinaryTable(Featured):
         return x.float().masked_fill(x < 0, torch.nan)
 
     def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
-        """(n, bits) the rows of another table with the same columns, or with those that they were
-        coded of; and names of the rows, where a column `names` has them.
+        """(n, bits) the rows of another table with the same columns; and names of the rows, where
+        a column `names` has them.
 
         Raises ValueError, naming the column and row, for what is missing or not 0 and 1.
         """
-        table = read_columns(path, self.missing_values, [names])
+        table = read_columns(path, [names])
+        table.require(self.columns)
         if not len(table.frame):
             raise ValueError(f"{path.name} has no rows: at least one is needed")
         optional = bool((self.x < 0).any())
-        bits = [table.bits(column, optional) for column in self.columns]
+        bits = [table.binary(column, optional=optional) for column in self.columns]
         x = torch.from_numpy(np.stack(bits, 1))
         return x.float().masked_fill(x < 0, torch.nan), table.texts(names)
 
@@ -92,8 +90,6 @@ def read_table(
     labels: str | Sequence[str] = (),
     *,
     names: str = "",
-    one_hot: str | Sequence[str] = (),
-    at_least: str | Sequence[str] = (),
     missing: Missing = "refuse",
     **roles: Any,
 ) -> BinaryTable:
@@ -105,25 +101,18 @@ def read_table(
 
     - ``labels``: categorical columns that are not inputs; more ``roles``: see `ColumnRoles`;
     - ``names``: the column that names the rows;
-    - ``one_hot``: columns that become a 0/1 column for each of their values, ``colour=red``; for
-      two values one column;
-    - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
-      least, ``legs>=4`` (a thermometer code);
     - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore").
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, a row has no value at all or too few cells, a column is unnamed or unknown or
-    numbers the rows, or a split is empty.
+    not binary, a row has no value at all or too few cells, a column is unnamed or unknown, or
+    a split is empty.
     """
     path, given = Path(path), ColumnRoles(labels=names_in(labels), **roles)
-    named = (*given.labels, *given.others(names, one_hot, at_least))
-    table = read_columns(path, given.missing_values, [names])
+    named = (*given.labels, *given.others(names))
+    table = read_columns(path, [names])
     table.require(named)
-    table.without_numbering([name for name in table.frame.columns if name not in named])
-    rows = table.texts(names)
-    aside = (*given.labels, *given.others(names))
-    inputs = table.coded(names_in(one_hot), names_in(at_least), aside)
-    bits = [table.bits(column, missing == "ignore") for column in inputs]
+    inputs = [name for name in table.frame.columns if name not in named]
+    bits = [table.binary(column, optional=missing == "ignore") for column in inputs]
     x = np.stack(bits, 1) if bits else np.empty((len(table.frame), 0), np.int8)
     varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
     gone = listed(np.array(inputs)[~varies].tolist())
@@ -143,11 +132,10 @@ def read_table(
     features, values = features_of(table, given.labels, None)
     return BinaryTable(
         path.name,
-        rows,
+        table.texts(names),
         values,
         features,
         given.members(table),
         torch.from_numpy(x),
         tuple(np.array(inputs)[varies].tolist()),
-        given.missing_values,
     )

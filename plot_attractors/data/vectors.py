@@ -77,7 +77,7 @@ class Vectors(Featured):
         """(n, D) the standardised rows of another table with the same columns; and names of the
         rows, where a column `names` has them.
         """
-        table = read_columns(path, texts=[names])
+        table = read_columns(path, [names])
         table.require(self.columns)
         raw = np.zeros((len(table.frame), self.array.shape[1]), np.float32)
         raw[:, self.kept] = np.stack([table.numbers(name) for name in self.columns], 1)
@@ -121,7 +121,7 @@ def read_vectors(
             raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")
         own = Columns(pd.DataFrame(array).rename(columns=lambda k: f"x{k + 1}"), path)
     else:
-        own = read_columns(path, given.missing_values, [names])
+        own = read_columns(path, [names])
     inputs = [name for name in own.frame.columns if name not in (*named, *others)]
     numbers = [own.numbers(name) for name in own.without_numbering(inputs)]
     if not numbers:
@@ -132,7 +132,7 @@ def read_vectors(
         columns.require((*named, *others))
         features, values = features_of(columns, named, measured)
     else:
-        columns = rows_of(Path(table), [], len(x), path.name, given.missing_values, [names])
+        columns = rows_of(Path(table), [], len(x), path.name, [names])
         columns.require((*named, *others))
         features, values = features_beside(columns, given.labels, measured, others)
     members = given.members(columns)

@@ -28,7 +28,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def run() -> Untrained:
-    made = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
+    made = untrained("table", path=SAMPLE, names="animal", labels="class")
     vars(made)["data_config"] = SimpleNamespace(names="animal")
     return made
 

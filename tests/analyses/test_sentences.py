@@ -56,7 +56,7 @@ def test_differences_leave_out_what_is_missing() -> None:
 
 
 def animals() -> Any:
-    columns = {"names": "animal", "labels": "class", "at_least": "legs", "held_out_fraction": 0.2}
+    columns = {"names": "animal", "labels": "class", "held_out_fraction": 0.2}
     return untrained("table", path=SAMPLE, **columns)
 
 

@@ -29,7 +29,7 @@ from plot_attractors.runs import Run
 
 from ..small import Untrained, untrained
 
-ANIMALS = {"path": SAMPLE, "names": "animal", "labels": "class", "at_least": "legs"}
+ANIMALS = {"path": SAMPLE, "names": "animal", "labels": "class"}
 
 
 class Described(Untrained):
@@ -77,14 +77,10 @@ def test_whatever_stands_for_a_row(animals: Described, tmp_path: Path) -> None:
     assert float(bird.values[0, 0]) == column
 
 
-def test_a_table_is_coded_as_the_one_of_the_training(animals: Described, tmp_path: Path) -> None:
-    """Thresholds are those of the training, whatever numbers the other table holds."""
-    frame = pd.read_csv(SAMPLE).iloc[:1].assign(legs=7)
+def test_columns_of_a_table_are_found_by_name(animals: Described, tmp_path: Path) -> None:
+    frame = pd.read_csv(SAMPLE).iloc[:2, ::-1]
     frame.to_csv(tmp_path / "new.csv", index=False)
-    inputs = read_inputs(animals, tmp_path / "new.csv")
-    for column, value in zip(animals.data.columns, inputs.x[0].tolist(), strict=True):
-        if column.startswith("legs>="):
-            assert value == (int(column.removeprefix("legs>=")) <= 7)
+    assert_close(read_inputs(animals, tmp_path / "new.csv").x, animals.data.x[:2].float())
     frame.drop(columns="feathers").to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(ValueError, match="no column 'feathers'"):
         read_inputs(animals, tmp_path / "other.csv")

@@ -12,8 +12,6 @@ import pytest
 import torch
 
 from plot_attractors.data import DataSet, read_table, read_vectors
-from plot_attractors.data.columns import read_columns
-from plot_attractors.runs import registry, settings
 
 X = np.array([[0, 1, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 1]])
 COLUMNS = ["wings", "fur", "fins"]
@@ -117,7 +115,7 @@ def test_held_out_column_and_fraction(tmp_path: Path) -> None:
         assert sorted(torch.cat([*t.members.values()]).tolist()) == list(range(50))
 
 
-NAMED = "animal,legs,home,fins\ncod,0,sea,1\nwasp,6,air,0\nhen,2,land,0\n"
+NAMED = "animal,home,fins\ncod,sea,1\nwasp,air,0\nhen,land,0\n"
 ONLY = "in row 3 (counting from 1, header excluded), where only 0, 1, false, true, no, yes can"
 NUMBERS = "its first line holds numbers"
 
@@ -149,13 +147,8 @@ NUMBERS = "its first line holds numbers"
         ("a;b\n0;1\n1;0\n", {}, "'a;b' of a.csv holds '0;1' in row 1"),
         (None, {"labels": "famly"}, "a.csv has no column 'famly': did you mean 'family'"),
         (None, {"labels": "family", "ignore": "family"}, "'family' is named twice"),
-        (NAMED, {"names": "animal", "ignore": "legs"}, "'home' of a.csv holds 'sea' in row 1"),
-        (NAMED, {"names": "animal", "one_hot": "legs,home", "at_least": "legs"}, "named twice"),
-        (NAMED, {"names": "animal", "at_least": "home,legs"}, "holds 'sea', which is no number"),
-        (NAMED.replace("2", ""), {"names": "animal", "one_hot": "legs"}, "row 3 (counting from 1"),
-        (NAMED.replace("wasp", ""), {"names": "animal"}, "has no name in row 2"),
-        ("legs,a\nmany,0\n2,1\n,1\n", {"at_least": "legs", "missing": "ignore"}, "holds 'many'"),
-        ("a,a=1,b\n0,1,0\n1,0,1\n", {"one_hot": "a"}, "has a column 'a=1' already"),
+        (NAMED, {"names": "animal"}, "column 'home' of a.csv holds 'sea' in row 1"),
+        (NAMED.replace("wasp", ""), {"names": "animal", "ignore": "home"}, "has no name in row 2"),
         ("a,b\n1,0\n,\n0,1\n", {"missing": "ignore"}, "row 2 (counting from 1, header excluded)"),
         (None, {"held_out_fraction": 1.0, **REST}, "every row of a.csv is held out"),
         (None, {"held_out": "wings", "held_out_fraction": 0.5}, "not both"),
@@ -204,68 +197,25 @@ def test_tables_as_people_have_them(
     assert said or not caplog.text
 
 
-def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", NAMED)
-    table = read_table(path, names="animal", at_least="legs", one_hot="home")
-    assert table.row_names == ("cod", "wasp", "hen")
-    assert table.columns == (
-        "legs>=2", "legs>=6", "home=air", "home=land", "home=sea", "fins",
-    )  # fmt: skip
-    assert table.x.tolist() == [[0, 0, 0, 0, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0]]
-    # signs in names, and large numbers, have the same bits in another table
-    signs = text(tmp_path / "b.csv", "a=b,a,people\nx=1,y,1234567\ny,x,1234568\nz=2,z,2\n")
-    table = read_table(signs, one_hot=("a=b", "a"), at_least="people")
-    assert table.columns[-2:] == ("people>=1234567", "people>=1234568")
-    assert table.read(signs)[0].tolist() == table.x.tolist()
-
-
 # Missing values.
 
 
-@pytest.mark.parametrize("mark", ["", ".", "?", "N/A", "nan", "NULL", "-", "-9", "unknown"])
+@pytest.mark.parametrize("mark", ["", ".", "?", "N/A", "nan", "NULL"])
 def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
     path = text(tmp_path / "a.csv", f"a,b,c\n0,1,1\n1,{mark},1\n1,0,0\n0,1,0\n")
-    own = {"missing_values": mark} if mark in ("-", "-9", "unknown") else {}
-    table = read_table(path, missing="ignore", **own)
+    table = read_table(path, missing="ignore")
     assert table.x[1].tolist() == [1, -1, 1]
+    assert table.rows(torch.tensor([1])).isnan().tolist() == [[False, True, False]]
     assert torch.equal(table.read(path)[0].isnan(), table.x < 0)
-    assert "has a missing value in row 2" in refusal(path, **own)
-    if own:
-        assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
+    assert "has a missing value in row 2" in refusal(path)
 
 
-def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", "legs,home,fins,fur\n4,sea,,0\n2,,1,n/a\n,air,0,1\n4,air,1,0\n")
-    coded = {"at_least": "legs", "one_hot": "home", "missing": "ignore"}
-    table = read_table(path, **coded)
-    assert table.columns == ("legs>=4", "home=sea", "fins", "fur")
-    assert table.x.tolist() == [
-        [1, 1, -1, 0], [0, -1, 1, -1], [-1, 0, 0, 1], [1, 0, 1, 0],
-    ]  # fmt: skip
-    rows = table.rows(torch.tensor([1]))
-    assert rows.isnan().tolist() == [[False, True, False, True]]
-    constant = text(tmp_path / "c.csv", "a,b,c\n1,0,1\n,1,1\n1,,0\n")
-    assert read_table(constant, missing="ignore").columns == ("b", "c")
-
-
-SIGHTS = "animal,swims,home,kind\ncod,1,sea,fish\nowl,0,none,none\nelk,0,?,?\nbat,0,cave,NA\n"
-
-
-def test_none_is_a_category_and_missing_words_hold_for_labels_and_codes_alike(
-    tmp_path: Path,
-) -> None:
-    path = text(tmp_path / "a.csv", SIGHTS)
-    coded: dict[str, Any] = {"names": "animal", "one_hot": "home", "missing": "ignore"}
-    table = read_table(path, "kind", **coded)
-    assert table.columns == ("swims", "home=cave", "home=none", "home=sea")
-    assert table.x[2].tolist() == [0, -1, -1, -1]
+def test_labels_may_be_missing_and_none_is_none_of_these(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "animal,swims,kind\nNA,1,fish\nowl,0,none\nelk,0,?\nbat,0,\n")
+    table = read_table(path, "kind", names="animal")
+    assert table.row_names[0] == "NA"
     assert table.features[0].outcomes == ("fish", "none")
     assert table.labels.flatten().tolist() == [0, 1, -1, -1]
-    given = settings.parse(["names=animal", "labels=kind", "one_hot=home", "missing_values="])
-    of_table = registry.load("datasets", "table")
-    table = of_table.load(settings.from_table(of_table.Config, {**given, "path": str(path)}))
-    assert table.columns == ("swims", "home=?", "home=cave", "home=none", "home=sea")
-    assert table.features[0].outcomes == ("?", "NA", "fish", "none")
 
 
 # Files that were read wrongly without a word.
@@ -275,15 +225,13 @@ def test_none_is_a_category_and_missing_words_hold_for_labels_and_codes_alike(
     ("given", "sentence"),
     [
         ({}, "column 'fur' of a.csv holds '-' in row 1"),
-        ({"labels": "fur", "ignore": "home"}, "holds '-': name it in missing_values, or write the"),
-        ({"at_least": "fur"}, "holds '-', which is no number"),
-        ({"ignore": "fur", "one_hot": "home"}, "column 'home' of a.csv holds '–'"),
+        ({"labels": "fur", "ignore": "home"}, "holds '-': empty the cell where it is missing, or"),
+        ({"labels": "home", "ignore": "fur"}, "column 'home' of a.csv holds '–'"),
     ],
 )
 def test_a_dash_is_refused(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
     path = text(tmp_path / "a.csv", "a,fur,home\n0,-,sea\n1,1,–\n0,0,air\n")
     assert sentence in refusal(path, missing="ignore", **given)
-    np.testing.assert_array_equal(read_columns(path, ("-",)).numbers("fur"), [np.nan, 1, 0])
 
 
 def beside(path: Path) -> Any:
@@ -292,7 +240,7 @@ def beside(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", ["id", "word_id", "Unnamed: 0", "price index"])
-@pytest.mark.parametrize("read", [read_table, read_vectors, beside])
+@pytest.mark.parametrize("read", [read_vectors, beside])
 def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str, read: Any) -> None:
     heat = [60, 97, 71, 88, 64, 102, 79, 91, 83, 75, 68, 110]
     rows = pd.DataFrame({name: heat, "a": [0, 1] * 6, "b": [0, 0, 1] * 4})

@@ -155,10 +155,8 @@ class SameDraws(TorchFunctionMode):
 
 BESIDE: dict[str, dict[str, Any]] = {  # what a setting needs to have an effect
     "split_seed": {"held_out_fraction": 0.5},
-    "at_least": {"ignore": ("animal",)},
     "names": {"ignore": ("legs",)},
     "labels": {"ignore": ("animal",)},
-    "one_hot": {"labels": ()},
 }
 REFUSED = {"sequences": {"token_axes"}}  # when the model is built
 SMALL = {"units": 16, "latent": 4, "steps": 3, "dynamics.features": 8}
@@ -175,8 +173,6 @@ OTHER: dict[str, Any] = {  # values that change what is there
     "names": "animal",
     "held_out": "new",
     "held_out_fraction": 0.5,
-    "one_hot": ("family",),
-    "at_least": ("legs",),
     "continuous": ("size",),
     "missing": "ignore",
 }
@@ -215,7 +211,7 @@ def observed(model: Any, data: Any) -> Iterator[Any]:
 
 
 # Paths, without which there are no such data; and what to do with missing values: there are none.
-OF_FILES = {"path", "table", "missing", "missing_values"}
+OF_FILES = {"path", "table", "missing"}
 
 
 @pytest.mark.parametrize("model", [*DATA, *VARIANTS])
