@@ -1,5 +1,5 @@
 """EM with an E-step that is taught by draws from the exact posterior: wake-sleep, no balance loss.
-In the preset exact there are no dynamics, and so no E-step: the ceiling.
+With cycles=0 and final_e_updates=0 dynamics are left as they are: the ceiling.
 
 It needs P(s | x) ∝ R(s; x) exactly: sentences that can be listed, or that factor along the latent
 axes. `gflownet_em` learns from the reward alone.
@@ -37,7 +37,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 5000,
     },
     "smoke": SMOKE,
-    "exact": {"warm_up": 7500, "cycles": 0, "final_e_updates": 0},
     # over these, by the data
     **{f"{data}/{name}": one for data in ("dsprites", "images") for name, one in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell

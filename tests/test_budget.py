@@ -19,7 +19,7 @@ SLACK = 100  # further below its ceiling, a room needs a lower one
 LINES = {
     "plot_attractors/model/": 1828,
     "plot_attractors/language/": 983,
-    "plot_attractors/training/": 1976,
+    "plot_attractors/training/": 1955,
     "plot_attractors/gflownet/": 2991,
     "plot_attractors/language_of_thought/": 1683,
     "plot_attractors/data/": 1681,
@@ -32,15 +32,15 @@ LINES = {
     "plot_attractors/cli/": 673,
     "plot_attractors/": 293,
     "models/": 648,
-    "inference/": 753,
+    "inference/": 752,
     "datasets/": 154,
     "analyses/": 5291,
     "benchmarks/": 607,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 19232,
+    "tests/": 19211,
 }
-WORDS = 41504  # of pages
+WORDS = 41543  # of pages
 SLACK_OF_WORDS = 1000
 
 

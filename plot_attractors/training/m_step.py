@@ -157,19 +157,17 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
     """Tries `vae_model` and `vae_guide`; ValueError for what TraceMeanField_ELBO would ignore or
     train wrongly.
     """
-    with probing(model, model.device), torch.enable_grad():
+    with probing(model, model.device):
         guide: Any = poutine.trace(model.vae_guide).get_trace(*args, **kwargs)
         replayed = poutine.replay(model.vae_model, trace=guide)
         program = poutine.trace(replayed).get_trace(*args, **kwargs)
-        used = _leaves(torch.as_tensor(program.log_prob_sum() + guide.log_prob_sum()))
     if params := [*guide.param_nodes, *program.param_nodes]:
         raise ValueError(
             f"vae_model and vae_guide have the pyro.param {quoted(params)}, which no M-step "
             "trains: make it a parameter of the model, an nn.Parameter or a part"
         )
     sites = {name: guide.nodes[name] for name in guide.stochastic_nodes}
-    drawn = {n for n, site in sites.items() if not site["infer"].get("is_auxiliary")}
-    drawn = {name for name in drawn if not site_is_subsample(sites[name])}
+    drawn = {name for name, site in sites.items() if not site_is_subsample(site)}
     if alone := sorted(drawn - {*program.stochastic_nodes}):
         raise ValueError(
             f"vae_guide samples {quoted(alone)}, and vae_model does not: sample it there, too"
@@ -179,25 +177,6 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
             f"vae_guide samples {quoted(fixed)} from a distribution without rsample, whose guide "
             "the M-step's ELBO would train wrongly: sum over its values in vae_model instead"
         )
-    trained, names = {*model.phi}, {id(p): name for name, p in model.named_parameters()}
-    if others := sorted({names.get(id(p), f"a tensor {(*p.shape,)}") for p in used - trained}):
-        raise ValueError(
-            f"vae_model and vae_guide use {', '.join(others)}, which no M-step trains: make it a "
-            "part of the model that is none of the E-step's, or detach it"
-        )
-
-
-def _leaves(loss: Tensor) -> set[Tensor]:
-    """The tensors that a loss has gradients for."""
-    leaves, seen, left = set[Tensor](), set[Any](), [loss.grad_fn]
-    while left:
-        if (node := left.pop()) is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            leaves.add(node.variable)
-        left += [before for before, _ in node.next_functions]
-    return leaves
 
 
 class VisitedLabels:

@@ -431,25 +431,6 @@ def sampling(where: str, distribution: Any) -> type[AttractorModel]:
     return type("Other", (AttractorModel,), {name: beside(name) for name in where.split()})
 
 
-class Outside(AttractorModel):
-    """Its head is no part of it."""
-
-    kept = nn.Linear(3, 2)
-
-    def vae_model(self, x: Tensor, s: Tensor | None = None, **options: Any) -> Tensor:
-        return Labelled.vae_model(self, x, s, **options)
-
-    @property
-    def head(self) -> nn.Module:
-        return [self.kept][0]
-
-
-class OfTheEStep(Outside):
-    head = property(
-        lambda self: lambda z: self.flow_correction.net[0](nn.functional.pad(z, (0, 10)))
-    )
-
-
 class Params(AttractorModel):
     def vae_guide(self, x: Tensor, *args: Any, **options: Any) -> None:
         super().vae_guide(x, *args, **options)
@@ -465,8 +446,6 @@ COIN = Categorical(logits=torch.zeros(2))
         (sampling("vae_guide", Normal(0.0, 1.0)), "vae_guide samples 'y', and vae_model does not"),
         (sampling("vae_model vae_guide", COIN), "'y' from a distribution without rsample"),
         (Params, "have the pyro.param 'scale', which no M-step trains"),
-        (Outside, r"use a tensor \(2, 3\), a tensor \(2,\), which no M-step trains"),
-        (OfTheEStep, "use flow_correction.net.0.bias, flow_correction.net.0.weight, which"),
     ],
 )
 def test_programs_that_the_m_step_would_train_wrongly_are_refused(kind: Any, sentence: str) -> None:
