@@ -79,7 +79,7 @@ SLOW: tuple[str, ...] = (
     "tests/test_layers.py::",
     "tests/training/test_phases.py::test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes",
     "tests/training/test_phases.py::test_an_inverse_temperature",
-    "tests/training/test_phases.py::test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero",
+    "tests/training/test_m_step.py::test_the_vae_is_pretrained",
     "tests/training/test_sentences.py::test_draws_of_another_language",
     "tests/training/test_sentences.py::test_draws_follow_the_judges_posterior",
     "tests/training/test_walk.py::test_both_likelihoods_rest_where_forward_and_backward_policy_agree",

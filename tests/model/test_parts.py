@@ -4,7 +4,6 @@ variant's own trajectories and parts are trained.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 import pyro
 import pytest
 import torch
-from pyro.distributions import Categorical, Independent, LogNormal, Normal
+from pyro.distributions import Categorical, Independent, LogNormal, Normal, StudentT
+from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
 from plot_attractors.analysis.sampling import perturbed_trajectories
@@ -32,7 +32,7 @@ from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
 from plot_attractors.training import MStep, MStepConfig, input_source
-from plot_attractors.training.m_step import visited_sentences
+from plot_attractors.training.m_step import elbo, visited_sentences
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (
@@ -455,10 +455,14 @@ def test_programs_that_the_m_step_would_train_wrongly_are_refused(kind: Any, sen
         MStep(model, bits, MStepConfig(), 8).pretrain(None)
 
 
-def test_a_program_with_a_latent_site_of_both_trains() -> None:
-    model = build_model()
-    model.__class__ = sampling("vae_model vae_guide", Normal(0.0, 1.0))
-    assert math.isfinite(MStep(model, bits, MStepConfig(), 8).pretrain(None)["m_loss"])
+@pytest.mark.parametrize("law", [Normal(0.0, 1.0), StudentT(3.0)])  # with a KL in closed form
+def test_the_elbo_of_programs_with_a_latent_site_more_is_pyros(law: Any) -> None:
+    model, x, result = build_model(), bits(8), []
+    model.__class__ = sampling("vae_model vae_guide", law)
+    for loss in (elbo, TraceMeanField_ELBO().differentiable_loss):
+        torch.manual_seed(0)
+        result.append(float(loss(model.vae_model, model.vae_guide, x)))
+    assert result[0] == -result[1]
 
 
 # -- parts of the model's own

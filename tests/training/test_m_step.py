@@ -14,7 +14,6 @@ from plot_attractors.training import (
     ExactSentences,
     MStep,
     MStepConfig,
-    require_posterior,
     summary,
 )
 from plot_attractors.training.m_step import visited_sentences
@@ -45,15 +44,6 @@ def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any)
         if not sentences:  # a first update by Adam is as long as its learning rate
             assert moved["encoder.mean.0.weight"] == pytest.approx(2e-3, rel=1e-2)
             assert moved["decoder.logits.0.weight"] == pytest.approx(1e-2, rel=1e-2)
-
-
-def test_the_encoder_sees_a_batch_once(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = build(), []
-    m, encode = MStep(model, bits, MStepConfig(), 8), model.encoder.forward
-    monkeypatch.setattr(model.encoder, "forward", lambda x: seen.append(len(x)) or encode(x))
-    m.pretrain(None)
-    m.sharpened(ExactSentences(model))
-    assert seen == [8, 8]
 
 
 @pytest.mark.parametrize("sentences", [False, True])
@@ -127,22 +117,8 @@ def test_visited_sentences_are_drawn_by_reward_whatever_their_count(
     assert torch.allclose(share, p, atol=4.5 * (0.25 / n) ** 0.5)
 
 
-def test_what_is_used_often_enough_is_in_use(build: Any) -> None:
+def test_what_is_used_often_enough_is_in_use() -> None:
     assert in_use_threshold(728) == pytest.approx(0.1 / 728)
     language = Language((1,) * 4, max_length=1)  # 4 sentences: in use from 1/40 of the inputs on
     s = torch.eye(4)[[0] * 90 + [1] * 8 + [2] * 2]
     assert usage(language, s) == {"sentences_in_use": 2.0, "tokens_in_use": 2.0}
-    ordered = Language((2, 2), ordered=True)  # 6 sentences of 2 × 4 features
-    used = usage(ordered, ordered.sentences)
-    assert used == {"sentences_in_use": ordered.count, "tokens_in_use": 4.0}
-
-
-def test_an_exact_posterior_is_required(build: Any) -> None:
-    many = Language((1,) * 24)
-    for chosen in ({"axes": False}, {"language": many}):  # listed, or factored
-        model = build(**chosen)
-        assert require_posterior(model) is model
-    with pytest.raises(
-        ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
-    ):
-        require_posterior(build(language=many, axes=False))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine, require_model
+from plot_attractors.training import At, Phase, Schedule, clipped_update
 
 
 def diary(*updates: int) -> tuple[Schedule, list[Any]]:
@@ -41,8 +39,6 @@ def test_phases_run_in_order_begin_once_and_know_where_they_are() -> None:
     assert [at.progress for at in result] == pytest.approx(progress)
     assert [at.last for at in result] == [False, False, False, True, False, False, True]
     assert [at.position for at in result] == list(range(7))
-    assert diary(0)[0].done
-    assert schedule.summary() == {}
 
 
 @pytest.mark.parametrize("stop", range(5))
@@ -56,12 +52,6 @@ def test_a_resumed_schedule_begins_no_phase_twice(stop: int) -> None:
     assert [entry for entry in before + after if isinstance(entry, int)] == [0, 1]
 
 
-def test_cosine_falls_from_one_to_its_final_value() -> None:
-    assert cosine(0.0) == 1.0
-    assert [cosine(1.0, final=0.1), cosine(0.5, final=0.1)] == pytest.approx([0.1, 0.55])
-    assert all(a > b for a, b in itertools.pairwise(cosine(k / 50) for k in range(51)))
-
-
 def test_one_norm_over_all_tensors_is_clipped() -> None:
     a, b = nn.Parameter(torch.tensor([3.0])), nn.Parameter(torch.tensor([4.0]))
     unused = nn.Parameter(torch.ones(1))
@@ -71,12 +61,3 @@ def test_one_norm_over_all_tensors_is_clipped() -> None:
     assert unused.item() == 1.0
     clipped_update(optimizer, [a, b], 0.1 * a.sum())  # small: as it is, and without the old one
     assert [a.item(), b.item()] == pytest.approx([2.3, 3.2], abs=1e-5)
-
-
-def test_models_of_another_kind_are_refused() -> None:
-    model = nn.Linear(1, 1)
-    assert require_model(model, nn.Linear) is model
-    with pytest.raises(
-        ValueError, match=r"of the kind AttractorModel, .* of the kind Linear: leav"
-    ):
-        require_model(model, AttractorModel)

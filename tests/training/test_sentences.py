@@ -59,18 +59,6 @@ def frequency(language: Language, s: Tensor) -> Tensor:
     return torch.stack([torch.bincount(r, minlength=language.count) for r in row]) / row.shape[1]
 
 
-def test_draws_of_another_language(build: Any) -> None:
-    model, longer = build(sd=0.3), Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
-    sentences = sampled(model, 32, 6)
-    assert sentences.can_speak(longer)
-    assert not sampled(model, 32, 1).can_speak(longer)
-    with nothing_exact():
-        s = sentences.draw(inputs(2000), language=longer)
-    p = ExactSentences(model).draw(inputs(20_000), language=longer)
-    tv = 0.5 * (frequency(longer, s) - frequency(longer, p)).abs().sum(-1)
-    assert tv.max() < 0.08
-
-
 @pytest.mark.parametrize("axes", [True, False])
 def test_the_nearest_sentence_of_a_state(build: Any, axes: bool) -> None:
     model = build(axes=axes, epsilon=0.02)
@@ -96,11 +84,6 @@ def test_the_shape_of_a_pareto_tail(k: float) -> None:
     assert sum(result) / 8 == pytest.approx(k, abs=0.1)
     assert pareto_shape(torch.zeros(100)) == 0
     assert math.isfinite(pareto_shape(200 * torch.randn(256)))
-
-
-def test_a_policy_needs_candidates_to_tell_apart() -> None:
-    with pytest.raises(ValueError, match=r"set sentences\.candidates"):
-        Sampling(1, 1)
 
 
 SD = 0.3
@@ -189,14 +172,6 @@ def test_candidates_are_weighted_and_moved_by_the_judges_posterior(
         assert (added - expected)[legal].abs().max() < 2e-3
 
 
-def test_the_factor_in_z_moves_the_posterior(build: Any) -> None:
-    """Else the tests of this file could not fail."""
-    for setting in INVOLVED:
-        model = of_setting(build, setting)
-        log_p, plain = model.posterior.log_prob(inputs()), without_factor(model, inputs())
-        assert 0.5 * (log_p.exp() - plain.exp()).abs().sum(-1).mean() > 0.1
-
-
 @settings
 def test_the_policys_loss_is_zero_at_the_judges_posterior(
     build: Any, setting: dict[str, Any]
@@ -253,8 +228,6 @@ def test_sums_and_labels_have_the_same_target(
     model, q = of_setting(build, setting), inputs()
     pairs = model.reward.log_pairs(q, model.sentences).detach()  # (B, S)
     log_p, log_z = model.posterior.log_prob(q).detach(), pairs.logsumexp(-1)
-    assert torch.allclose(pairs - log_z[:, None], log_p, atol=1e-4)
-
     drawn = exact_draws(model, q, 5000)
     assert torch.allclose(drawn.log_z.float(), log_z, atol=1e-4)
     row = model.language.row(drawn.s)
@@ -262,7 +235,6 @@ def test_sums_and_labels_have_the_same_target(
     assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < 0.08
     one = Normal(q.loc[:1], q.scale[:1])
     assert torch.allclose(annealed_draws(model, one, 256).log_z.float(), log_z[:1], atol=0.3)
-    assert torch.allclose(ExactSentences(model).model.posterior(q).log_p, log_p, atol=1e-4)
 
     # detailed balance gives R a state: at the embedding it is the same
     s = model.sentences[:, None].expand(-1, 3, -1)
@@ -287,17 +259,19 @@ def test_the_model_along_the_axes_has_the_same_reward(build: Any) -> None:
     assert reward.decodability == "density"
 
 
-def test_readings_of_another_language_are_refused(build: Any) -> None:
-    """P(s | z) is over the sentences of the model's language."""
-    longer = Language((1,) * 6, min_length=3, max_length=4)
-    for factor, config, speaks in (
-        ("posterior", (4, 3), False), ("density", (4, 3), True), ("none", (4, 1), False),
-    ):  # fmt: skip
-        model = of_setting(build, {"decodability": factor})
-        sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
-        assert sampled.can_speak(longer) is speaks
-        if speaks:
-            assert (sampled.draw(inputs(), language=longer).sum(-1) >= 3).all()
-        else:
-            with pytest.raises(ValueError, match=r"without P\(s \| z_T\): set sentences\.temp"):
-                sampled.draw(inputs(), language=longer)
+def test_draws_of_another_language(build: Any) -> None:
+    """P(s | z) and the policy are over the sentences of the model's language."""
+    longer = Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
+    for factor, *config in ("posterior", 4, 3), ("none", 4, 1):
+        refused = sampled(of_setting(build, {"decodability": factor}), *config)
+        assert not refused.can_speak(longer)
+        with pytest.raises(ValueError, match=r"without P\(s \| z_T\): set sentences\.temp"):
+            refused.draw(inputs(), language=longer)
+    model = build(sd=SD)
+    sentences = sampled(model, 32, 6)
+    assert sentences.can_speak(longer)
+    with nothing_exact():
+        s = sentences.draw(inputs(2000), language=longer)
+    p = ExactSentences(model).draw(inputs(20_000), language=longer)
+    tv = 0.5 * (frequency(longer, s) - frequency(longer, p)).abs().sum(-1)
+    assert tv.max() < 0.08
