@@ -39,9 +39,8 @@ CAPTIONS = {
         "tokens for the features before. Grey crosses: sentences composed in the same language "
         "after sentences of equal length have exchanged their meanings (range over several "
         "exchanges), what composing reaches where tokens mean nothing by themselves; a "
-        "compositional language is far above. Black: of all sentences, the one that the first "
-        "decoder understands best. Dashed: a guess without a look. For features that are numbers "
-        "the root mean squared error is drawn: lower is better."
+        "compositional language is far above. Dashed: a guess without a look. For features that "
+        "are numbers the root mean squared error is drawn: lower is better."
     ),
 }
 
@@ -62,7 +61,7 @@ NEEDS = DESCRIBED
 # -- measures --------------------------------------------------------------------------------------
 
 
-MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
+MOST_SENTENCES = 10_000  # of a language that is shuffled
 ENDED = "none"  # outcome of a tree's levels below an input's own
 
 
@@ -131,10 +130,6 @@ def _compose(
     results["composed"] = judged(model.embed, sentences, distinct)[row]
     scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
-        best = composition.best_sentences(
-            language.sentences, model.embed, listener, channels.values(distinct)
-        )
-        results["best"] = judged(model.embed, best[:, None], distinct)[row]
         for _ in range(config.shuffles):
             embed = composition.shuffled(language, model.embed)
             control = composition.compose(language, embed, listener, given, order[:, 0])
@@ -179,13 +174,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, n): accuracy,
       or RMSE in the feature's units, of the second decoder, given sentences ``sampled`` by the
-      model; ``composed``; ``best``, of all sentences the one with the least joint loss for the
-      first decoder; ``shuffled``, composed in languages of `measures.composition.shuffled` (mean,
-      2.5th and 97.5th percentile over these). 95 % bootstrap intervals over
-      inputs, which share few combinations of features: they do not tell how other combinations
-      would fare. Chance as in ``decodability``. A tree has a row of its levels' mean.
+      model; ``composed``; ``shuffled``, composed in languages of `measures.composition.shuffled`
+      (mean, 2.5th and 97.5th percentile over these). 95 % bootstrap intervals over inputs, which
+      share few combinations of features: they do not tell how other combinations would fare. Chance
+      as in ``decodability``. A tree has a row of its levels' mean.
 
-    best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
+    shuffled is left out where sentences are too many, or shorter ones are not allowed.
     """
     model, data = run.model, run.data
     pair = probes.feature_decoders(run, config)
@@ -214,12 +208,9 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     handles: list[Any] = [
         Patch(color=colour, label=f"{source} sentence") for source, (_, colour) in BARS.items()
     ]
-    if (table["source"] == "best").any():
+    if (table["source"] == "shuffled").any():
         control = "composed, meanings exchanged"
-        handles += [
-            Line2D([], [], color=GREY, marker="x", linestyle="-", label=control),
-            Line2D([], [], color="black", linewidth=2, label="best of all sentences"),
-        ]
+        handles.append(Line2D([], [], color=GREY, marker="x", linestyle="-", label=control))
     handles.append(Line2D([], [], label="without a look", **GUESS))
     return {"composition": draw_features(table, _draw_bars, handles, 2.9)}
 
@@ -235,7 +226,4 @@ def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
         rows = sources["shuffled"]
         axes.vlines(x + 0.23, rows["low"], rows["high"], color=GREY, linewidth=1.5)
         axes.plot(x + 0.23, rows["value"], color=GREY, marker="x", linestyle="none")
-    if "best" in sources:
-        best = sources["best"]["value"]
-        axes.hlines(best, x - 0.13, x + 0.13, color="black", linewidth=2)
     axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **GUESS)

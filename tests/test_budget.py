@@ -23,7 +23,7 @@ LINES = {
     "plot_attractors/gflownet/": 2991,
     "plot_attractors/language_of_thought/": 1683,
     "plot_attractors/data/": 1681,
-    "plot_attractors/measures/": 1660,
+    "plot_attractors/measures/": 1647,
     "plot_attractors/analysis/": 1776,
     "plot_attractors/baselines/": 713,
     "plot_attractors/runs/": 2474,
@@ -34,11 +34,11 @@ LINES = {
     "models/": 648,
     "inference/": 752,
     "datasets/": 154,
-    "analyses/": 5291,
+    "analyses/": 5279,
     "benchmarks/": 607,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 19080,
+    "tests/": 19072,
 }
 WORDS = 41543  # of pages
 SLACK_OF_WORDS = 1000

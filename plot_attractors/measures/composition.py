@@ -93,19 +93,6 @@ def _compose(
     return sentence
 
 
-@torch.no_grad()
-def best_sentences(
-    sentences: Tensor, embed: Embedding, listener: Listener, values: Tensor
-) -> Tensor:
-    """(n, width) of sentences (S, width), the one that minimises the joint loss of the features
-    (n, F), missing ones left out: what `compose` would find among all sentences at once.
-    """
-    prediction = listener(embed(sentences))
-    rows = values.split(max(1, 5 * CELLS // len(sentences)))
-    losses = (prediction.loss(v[:, None]).nan_to_num().sum(-1) for v in rows)
-    return sentences[torch.cat([loss.argmin(-1) for loss in losses])]
-
-
 def shuffled(language: Language, embed: Embedding) -> Embedding:
     """The embedding of a language that is not compositional: sentences of equal length exchange
     their meanings.
