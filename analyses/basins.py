@@ -18,7 +18,6 @@ from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
-SLOW = True
 
 
 @dataclass(frozen=True)

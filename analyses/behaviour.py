@@ -35,7 +35,6 @@ from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Choices and response times"
-SLOW = True
 CAPTIONS = {
     "times": (
         "A response is the first time at which a state is within 2 ε√d of an embedding and keeps "

@@ -18,7 +18,7 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.parts import draw_features
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED, by_split
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
@@ -34,12 +34,12 @@ CAPTIONS = {
         "by the model (filled and open: the two networks; vertical lines: 95 % intervals over "
         "inputs). Orange: given the state at which the sentence is read; green: the state that the "
         "input is encoded in; black: the input itself, of hierarchical binary vectors the exact "
-        "optimum of who knows the training classes, and purple of who knows all. Grey: a guess "
-        "without a look. Blue below green is what tokens cost, green below black what encoding "
-        "costs. Of features that are numbers the root mean squared error is drawn: lower is "
-        "better. In a tree “the path has ended” is an answer like “left” and “right”. Who knows "
-        "the training classes only takes the branch that was held out for one that is never taken, "
-        "so that on held-out classes even the optimum (black) falls to chance."
+        "optimum of who knows the training classes. Grey: a guess without a look. Blue below green "
+        "is what tokens cost, green below black what encoding costs. Of features that are numbers "
+        "the root mean squared error is drawn: lower is better. In a tree “the path has ended” is "
+        "an answer like “left” and “right”. Who knows the training classes only takes the branch "
+        "that was held out for one that is never taken, so that on held-out classes even the "
+        "optimum (black) falls to chance."
     )
 }
 
@@ -83,12 +83,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``summary.csv``: ``source``: what the decoder is given: ``sentence``, ẑ_s of a sentence of the
       input; ``state``, the z_T that it is read from; and as ceilings ``encoding``, z0, and
       ``input``, x, by decoders trained on these. For hierarchical binary vectors ``input`` is the
-      exact optimum of who knows the training classes, and ``tree`` of who knows all classes
-      (`bayes_optimum`). ``decoder``: 0 or 1; ceilings have one. ``value``: accuracy, or RMSE in the
-      feature's units, with a 95 % bootstrap interval over inputs. ``chance``: share of the
-      commonest outcome, or standard deviation, among training inputs. ``n``: inputs. The
-      first levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy
-      counts "none", the path has ended above this level, as an outcome like the others.
+      exact optimum of who knows the training classes (`bayes_optimum`). ``decoder``: 0 or 1;
+      ceilings have one. ``value``: accuracy, or RMSE in the feature's units, with a 95 % bootstrap
+      interval over inputs. ``chance``: share of the commonest outcome, or standard deviation, among
+      training inputs. ``n``: inputs. The first levels of a tree (`probes.leading_levels`) have a
+      row of their mean, too; its accuracy counts "none", the path has ended above this level, as an
+      outcome like the others.
     """
     model, data = run.model, run.data
     pair = probes.feature_decoders(run, config)
@@ -98,10 +98,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     ceilings: dict[str, Callable[[Tensor], Tensor]] = {}
     if isinstance(model, AttractorModel):
         ceilings["encoding"] = lambda x: model.encode(x).z0
-    classes: dict[str, Tensor] = {}
-    if isinstance(data, HierarchicalBinaryVectors):
-        classes = {"input": data.train_classes, "tree": torch.arange(len(data.depths))}
-    else:
+    if not isinstance(data, HierarchicalBinaryVectors):
         ceilings["input"] = lambda x: filled(x).flatten(1)
     trained = {
         source: probes.train_decoder(
@@ -117,8 +114,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         answers = [(source, k, pair[k](z)) for source, z in given.items() for k in (0, 1)]
         for source, see in ceilings.items():
             answers.append((source, 0, trained[source](see(batch.x)[:, None])))
-        for source, labels in classes.items():
-            answers.append((source, 0, bayes_optimum(data, batch.x[:, None], labels)))
+        if isinstance(data, HierarchicalBinaryVectors):
+            optimum = bayes_optimum(data, batch.x[:, None], data.train_classes)
+            answers.append(("input", 0, optimum))
         return pd.DataFrame([
             {"source": source, "decoder": decoder} | row
             for source, decoder, answer in answers
@@ -136,7 +134,6 @@ STYLES = {
     "state": ("the last state", ORANGE, "s"),
     "encoding": ("the first state", GREEN, "D"),
     "input": ("the input", "black", "_"),
-    "tree": ("the input and all classes", PURPLE, "_"),
 }
 
 

@@ -124,14 +124,13 @@ def describe(counts: Counts) -> dict[str, float]:
 
 
 def tabulate_distribution(counts: Counts, exact: Counts | None) -> pd.DataFrame:
-    """P(d) for every d: of the sampler, of the exact posterior (NaN where unknown), of theory."""
+    """P(d) for every d: of the sampler, and of the exact posterior, NaN where unknown."""
     columns = {
         name: pd.Series((of.total / of.counts.sum()).numpy(), index=of.values.numpy())
         for name, of in (("sampler", counts), ("exact", exact))
         if of is not None
     }
     table = pd.DataFrame(columns).fillna(0.0).reindex(columns=["sampler", "exact"])
-    table["geometric"] = loss.geometric(torch.tensor(list(table.index))).numpy()
     return table.rename_axis("d").reset_index()
 
 
@@ -218,7 +217,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     bootstrap intervals over inputs; the KL of as many draws z_T ~ N(ẑ_s, ε²) with s from the exact
     posterior (kl_exact), and, without dynamics, with ẑ_s nearest to z ~ P(z0 | x), the encoder's
     own noise (kl_control); NaN where sentences cannot be listed. ``distribution.csv``: P(d) of the
-    sampler, of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few
+    sampler and of the exact samples. ``inputs.csv`` (input, d, draws): counts of a few
     inputs, of draws of their own.
 
     Of real numbers, ``summary.csv``: see `summarise`.

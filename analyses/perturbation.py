@@ -25,7 +25,6 @@ from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
-SLOW = True
 CAPTIONS = {
     "distances": (
         "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "
@@ -137,13 +136,8 @@ def _nearest(
 def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int) -> Tensor:
     """(steps + 1,) norms from 0 to the largest distance between embeddings of sentences `known`
     (U, width), or of s (n, width), the denser the nearer to 0.
-
-    Where that is one sentence alone: of all sentences, or of draws from the prior where these are
-    too many to list.
     """
     sentences = s.unique(dim=0) if known is None else known
-    if len(sentences) == 1:
-        sentences = model.sentences if sampling.is_listed(model) else model.draw_prior(len(s))
     points = model.embed(sentences)[:, sampling.used_axes(model)]
     rows = points.split(max(1, sampling.CELLS // len(points)))
     largest = max(float(torch.cdist(part, points).max()) for part in rows)
@@ -160,17 +154,17 @@ def ends_by_norm(model: AttractorModel, s: Tensor, norms: Tensor) -> sampling.En
     return sampling.EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
 
 
-def end_percentiles(norms: Tensor, ends: sampling.EndStates, radius: float) -> pd.DataFrame:
-    """For each norm and target, the ``original`` ẑ_s or the ``nearest`` embedding: the share of
-    states ``within`` a radius of it, and percentiles of the distance.
+def end_percentiles(norms: Tensor, ends: sampling.EndStates) -> pd.DataFrame:
+    """For each norm and target, the ``original`` ẑ_s or the ``nearest`` embedding: percentiles of
+    the distance.
     """
     rows = []
     levels = torch.tensor(PERCENTILES, dtype=torch.float64) / 100
     for target in ("original", "nearest"):
         distance: Tensor = getattr(ends, target)
         quantiles = distance.double().quantile(levels, -1).T
-        for norm, level, d in zip(norms.tolist(), quantiles.tolist(), distance, strict=True):
-            row = {"norm": norm, "target": target, "within": float((d <= radius).double().mean())}
+        for norm, level in zip(norms.tolist(), quantiles.tolist(), strict=True):
+            row = {"norm": norm, "target": target}
             rows.append(row | {f"p{p}": v for p, v in zip(PERCENTILES, level, strict=True)})
     return pd.DataFrame(rows)
 
@@ -200,7 +194,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     norms = norm_grid(model, s, known, config.norms)
     ends = ends_by_norm(model, s, norms)
     critical = critical_perturbation(norms, ends.original, sampling.number_sentences(model, s))
-    tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
+    tables["norms.csv"] = end_percentiles(norms, ends)
     row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}
     row |= {"largest": float(norms[-1]), "noise": sampling.noise_radius(model)}
     tables["critical.csv"] = pd.DataFrame([row]).drop(columns="norm")

@@ -42,7 +42,7 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> No
     train = table[table["split"] == "train"].set_index(["source", "decoder", "feature"])
     train = train.sort_index()
     names = ["branch1", "branch2", "branch3"]
-    best = train.loc[("tree", 0)].loc[names, "value"]
+    best = train.loc[("input", 0)].loc[names, "value"]
     for decoder in (0, 1):
         value = train.loc[("sentence", decoder)]["value"]
         np.testing.assert_allclose(value[names], best, atol=0.03)

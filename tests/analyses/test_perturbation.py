@@ -55,7 +55,7 @@ def test_attractors_take_back_what_is_perturbed(run: Untrained) -> None:
         assert (table.loc[:0.75, "recovered"] == 1).all()  # another meaning is farther than that
         assert table.loc[3, "recovered"] < 0.9
     norms, columns = tables["norms.csv"], [f"p{p}" for p in perturbation.PERCENTILES]
-    assert list(norms.columns) == ["norm", "target", "within", *columns]
+    assert list(norms.columns) == ["norm", "target", *columns]
     assert (norms[columns].diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
     original, nearest = (norms[norms["target"] == t].reset_index() for t in ("original", "nearest"))
     embeddings = run.model.embeddings()
@@ -105,28 +105,6 @@ def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained) -> None:
     for parameter in run.model.decoder.parameters():
         parameter.data.fill_(0.0)
     assert perturbation.measure(run, CONFIG).keys() == {"norms.csv", "critical.csv"}
-
-
-def test_one_sentence_is_perturbed_by_the_distances_of_all(
-    run: Untrained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embeddings = run.model.embeddings()
-    run.model.forward_dynamics = ToNearest(embeddings)
-    one = lambda model, x: torch.arange(len(model.sentences)) == 2  # noqa: E731
-    sampled = lambda run, n: run.model.sentences[2].expand(n, -1)  # noqa: E731
-    monkeypatch.setattr(sampling, "sentences_in_use", one)
-    monkeypatch.setattr(sampling, "sampled_sentences", sampled)
-    tables = perturbation.measure(run, CONFIG)
-    (result,) = tables["critical.csv"].to_dict("records")
-    assert list(perturbation.draw(tables)) == ["distances"]
-    largest = float(torch.cdist(embeddings, embeddings).max())
-    assert result["largest"] == pytest.approx(largest, rel=1e-3)
-    assert 0 < result["critical"] < result["largest"]
-    assert math.isnan(result["low"])
-    assert result["reason"] == "all states start at one sentence: no interval"
-    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)  # too many to list: of draws from the prior
-    (result,) = perturbation.measure(run, CONFIG)["critical.csv"].to_dict("records")
-    assert 0 < result["largest"] <= 1.001 * largest
 
 
 # Sentences that are too many to list.
