@@ -185,7 +185,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """A panel for each feature."""
-    summary, pairs = tables["summary.csv"], tables["pairs.csv"].fillna("")
+    summary, pairs = (
+        tables["summary.csv"],
+        tables["pairs.csv"].fillna({"outcome": "", "colour": ""}),
+    )
     count = summary.groupby("pairs")["n"].first()
     shown = "near" if (pairs["pairs"] == "near").any() else "all"
     rows = summary[summary["pairs"] == shown].to_dict("records")

@@ -29,7 +29,7 @@ def module_at(path: Path) -> Any:
 
 _DECODERS = {"decoder_updates": 100}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "behaviour": {"inputs": 12, "draws": 16, "decoder_inputs": 500} | _DECODERS,
+    "behaviour": {"inputs": 8, "draws": 8, "decoder_inputs": 500} | _DECODERS,
     "continuum": {"points": 5, "draws": 32, "orders": 4},
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
@@ -41,16 +41,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "exemplars": 4, "draws": 4, "inputs": 60, "held_out_inputs": 20, "image_draws": 8,
         "images": 6,
     },
-    "calibration": {
-        "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8,
-    },
+    "calibration": {"inputs": 3, "draws": 64, "wide_inputs": 16, "wide_draws": 4},
+    "data": {"exemplars": 2000},
     "basins": {"inputs": 40, "random_states": 20, "controls": 200},
     "neighbours": {"trajectories": 200} | _DECODERS,
     "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
-    "trajectories": {"draws": 10},
+    "trajectories": {"draws": 6, "exemplars": 2, "viewed": 8, "viewed_held_out": 4},
     "diagnostics": {"inputs": 8, "draws": 30},
     "diversity": {"inputs": 8, "draws": 32} | _DECODERS,
-    "information_loss": {"inputs": 40, "draws": 16},
+    "information_loss": {"inputs": 40, "draws": 16, "lines": 5, "line_draws": 8},
 }  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""Every analysis on a run trained for a few updates: its columns, its bounds, its files."""
+"""Every analysis on a run trained for a few updates: its files, its columns, and what they add up
+to.
+"""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,70 +13,61 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from plot_attractors.analysis import sampling, style
-from plot_attractors.data import read_table
+from plot_attractors.analysis import style
 from plot_attractors.runs import Run, fit, registry, tables
 from plot_attractors.runs.analyze import analyze
 
 from ..run_directory import lacking
-from ..small import SETTINGS, Untrained, measured, random_decoder, untrained
+from ..small import SETTINGS, random_decoder
 
 ELSEWHERE = {"people"}
-NAMES = sorted(SETTINGS.keys() - ELSEWHERE | {"data", "training"})
+NAMES = sorted(SETTINGS.keys() | {"training"})
 
 
-@pytest.fixture(scope="session")
-def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("analyses") / "run", log_every=5)
-
-
-@pytest.fixture(scope="session")
-def results(run_path: Path) -> Path:
-    """The folder of all analyses of the smoke run, made with few inputs and draws."""
-    others = [name for name in NAMES if name != "perturbation"]
-    telling = Run(run_path)  # a few updates teach the decoder one answer to all
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The smoke run, with all analyses, made with few inputs and draws."""
+    path = fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("analyses") / "run", log_every=5)
+    result = Run(path)
+    telling = Run(path)  # a few updates teach the decoder one answer to all
     with torch.random.fork_rng():
         torch.manual_seed(0)
         random_decoder(telling)
-    settings = {name: SETTINGS[name] for name in others if name in SETTINGS}
-    for result in [
-        *analyze(run_path, others, settings=settings),
-        *analyze(telling, ["perturbation"], settings={"perturbation": SETTINGS["perturbation"]}),
+    others = [name for name in NAMES if name != "perturbation"]
+    settings = {name: SETTINGS.get(name, {}) for name in NAMES}
+    for made in [
+        *analyze(path, others, settings={name: settings[name] for name in others}),
+        *analyze(telling, ["perturbation"], settings={"perturbation": settings["perturbation"]}),
     ]:
-        assert result.error is None, f"{result.name}: {result.error!r}"
-    return run_path / "analyses"
+        assert made.error is None, f"{made.name}: {made.error!r}"
+    return result
+
+
+def summary(run: Run, name: str, file: str = "summary.csv") -> pd.DataFrame:
+    return pd.read_csv(run.path / "analyses" / name / file)
 
 
 def test_every_analysis_is_tested() -> None:
     assert set(NAMES) | ELSEWHERE == set(registry.names("analyses"))
 
 
-def test_the_reference_names_every_file_and_column(results: Path, run_path: Path) -> None:
-    assert lacking(run_path) == []
-    table = results / "calibration" / "summary.csv"
-    before = table.read_text(encoding="utf-8")
-    try:
-        table.write_text("another," + before, encoding="utf-8")
-        (results / "data" / "another.npz").touch()
-        expected = ["analyses/calibration/summary.csv: another", "analyses/data/another.npz"]
-        assert lacking(run_path) == expected
-    finally:
-        table.write_text(before, encoding="utf-8")
-        (results / "data" / "another.npz").unlink(missing_ok=True)
+def test_the_reference_names_every_file_and_column(run: Run) -> None:
+    assert lacking(run.path) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_files_and_captions(results: Path, name: str) -> None:
+def test_files_and_captions(run: Run, name: str) -> None:
     program = registry.load("analyses", name)
-    assert not pd.read_csv(results / name / "summary.csv").empty
-    pictures = {path.stem for path in (results / name).iterdir() if path.suffix in (".png", ".svg")}
+    assert not summary(run, name).empty
+    files = (run.path / "analyses" / name).iterdir()
+    pictures = {path.stem for path in files if path.suffix in (".png", ".svg")}
     assert bool(pictures) is hasattr(program, "draw")
     assert pictures <= getattr(program, "CAPTIONS", {}).keys()
 
 
-def test_distributions_of_information_loss_give_back_the_table(results: Path) -> None:
-    table = pd.read_csv(results / "information_loss" / "summary.csv").set_index(["split", "steps"])
-    distribution = pd.read_csv(results / "information_loss" / "distribution.csv")
+def test_distributions_of_information_loss_give_back_the_table(run: Run) -> None:
+    table = summary(run, "information_loss").set_index(["split", "steps"])
+    distribution = summary(run, "information_loss", "distribution.csv")
     assert list(table.index.get_level_values("steps")) == [20, 40, 100] * 2
     assert table.groupby("split")["kl_exact"].nunique().eq(1).all()  # the control knows no steps
     for key, part in distribution.groupby(["split", "steps"]):
@@ -90,8 +82,8 @@ def test_distributions_of_information_loss_give_back_the_table(results: Path) ->
         assert kl == pytest.approx(table.loc[key, "kl"])
 
 
-def test_calibration_table(results: Path) -> None:
-    table = pd.read_csv(results / "calibration" / "summary.csv")
+def test_calibration_table(run: Run) -> None:
+    table = summary(run, "calibration")
     table, held_out = (table[table["split"] == split] for split in ("train", "held_out"))
     keys = ["steps", "statistic"]
     assert held_out[keys].to_numpy().tolist() == table[keys].to_numpy().tolist()
@@ -117,165 +109,25 @@ def test_calibration_table(results: Path) -> None:
         assert floor[name] < first[name]
 
 
-def test_perturbation_table(results: Path) -> None:
-    table = pd.read_csv(results / "perturbation" / "summary.csv")
-    factors = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3)
-    assert list(zip(table["start"], table["factor"], strict=True)) == [
-        (start, factor) for start in ("used", "sampled") for factor in factors
-    ]
-    shares = table.drop(columns=["start", "factor"])
-    assert shares.stack().between(0, 1).all()
-    assert (table["recovered"] <= table["settled"]).all()
-    assert (table["recovered_control"] <= table["settled_control"]).all()
-    assert (shares[table["factor"] == 0].filter(like="control") == 1).all(axis=None)
-
-
-def test_trajectories_table(results: Path) -> None:
-    table = pd.read_csv(results / "trajectories" / "summary.csv")
-    assert list(table["t"]) == [*range(101)] * 2
-    assert (table[["low", "distance", "high"]].diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
-    assert table["variance1"].between(0, 1).all()
-    one = table[(table["panel"] == "B") & (table["t"] == 0)].iloc[0]
-    assert one["low"] == pytest.approx(one["high"])  # all start at one z0
-
-
-def test_sentences_tables(results: Path, run_path: Path) -> None:
-    table = pd.read_csv(results / "sentences" / "sentences.csv")
+def test_sentences_of_classes_add_up(run: Run) -> None:
+    table, classes = summary(run, "sentences", "sentences.csv"), summary(run, "sentences")
     listed = table.groupby("class", sort=False)
     assert (listed["sampler"].sum() <= 1 + 1e-5).all()
     assert listed["sampler"].apply(lambda p: p.is_monotonic_decreasing).all()
-    data, language = Run(run_path).data, Run(run_path).model.language
-    assert set(table["sentence"]) <= {language.name(s) for s in language.sentences}
-    summary = pd.read_csv(results / "sentences" / "summary.csv")
-    assert list(summary["class"]) == list(listed.groups) == list(data.class_names)
-    tokens = np.load(results / "sentences" / "classes.npz")["tokens"]
-    pairs = tokens.reshape(len(summary), -1, 2)  # tokens of a pair exclude each other
+    assert list(classes["class"]) == list(listed.groups) == list(run.data.class_names)
+    tokens = np.load(run.path / "analyses" / "sentences" / "classes.npz")["tokens"]
+    pairs = tokens.reshape(len(classes), -1, 2)  # tokens of a pair exclude each other
     assert (pairs.sum(-1) <= 1 + 1e-5).all()
-    np.testing.assert_allclose(tokens.sum(-1), summary["length"], rtol=1e-4)
+    np.testing.assert_allclose(tokens.sum(-1), classes["length"], rtol=1e-4)
 
 
-def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path) -> None:
-    table, run = pd.read_csv(results / "training" / "summary.csv"), Run(run_path)
+def test_training_table_has_a_row_for_every_phase(run: Run) -> None:
+    table = summary(run, "training")
     steps = run.metrics().set_index("step")[["phase", "cycle"]]
     assert [*zip(table["phase"], table["cycle"], strict=True)] == [
         phase for phase, _ in itertools.groupby(steps.itertuples(index=False, name=None))
     ]
     assert table["updates"].sum() == run.position[1]
-
-
-def test_results_depend_on_the_seed_alone(run_path: Path, results: Path) -> None:
-    folder = results / "information_loss"
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    torch.manual_seed(123)
-    settings = {"information_loss": SETTINGS["information_loss"]}
-    (result,) = analyze(run_path, ["information_loss"], settings=settings)
-    assert result.error is None
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-# Other data and other models, without training.
-
-
-@pytest.mark.parametrize("labels", [["family"], []])
-def test_tables_with_and_without_labels(tmp_path: Path, labels: list[str]) -> None:
-    run = untrained()
-    rows = torch.bernoulli(torch.full((30, run.data.bits), 0.5)).int().numpy()
-    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])
-    if labels:
-        frame["family"] = [("cats$", "dogs", "birds")[k % 3] for k in range(len(frame))]
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    run.data = read_table(tmp_path / "table.csv", labels=labels)
-    # the others ask nothing of the data but its inputs
-    assert "trajectories.json" in measured("trajectories", run, **SETTINGS["trajectories"])
-    tables = measured("sentences", run, **SETTINGS["sentences"])
-    figures = registry.load("analyses", "sentences").draw(tables)
-    assert set(figures) == {"sentences"}
-    table = tables["sentences.csv"]
-    assert sorted(table["class"].unique()) == (
-        ["birds", "cats$", "dogs"] if labels else ["all inputs"]
-    )
-
-
-LARGE = {"language.groups": (2,) * 12}
-
-
-def calibrated(run: Untrained) -> pd.DataFrame:
-    program = registry.load("analyses", "calibration")
-    config = program.Config(**{**SETTINGS["calibration"], "draws": 2000})
-    table: pd.DataFrame = program.measure(run, config)["summary.csv"]
-    return table.set_index(["split", "steps", "statistic"]).sort_index()
-
-
-CLOSE = {"tv": 0.05, "log_z": 0.1}  # how close what is found without a list is to what is
-
-
-@pytest.mark.parametrize("most", [1000, 10])
-def test_calibration_needs_no_list_of_sentences(
-    run_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    run = Run(run_path)
-    listed = calibrated(run)
-    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)
-    monkeypatch.setattr(sampling, "MOST_SUMMED", most)
-    run.model.exact_readout = False
-    large = calibrated(run)
-    for split in ("train", "held_out"):
-        for steps in (20, 100):
-            here, there = large.loc[split, steps], listed.loc[split, steps]
-            expected = {"tv": there["value"]["tv_discretizer"], "log_z": there["value"]["log_z"]}
-            for name, off in CLOSE.items():
-                assert here["value"][name] == pytest.approx(expected[name], abs=off)
-            assert here["floor"]["tv"] < 0.1
-            noise = there["floor"]["distance"]
-            assert here["floor"]["distance"] == pytest.approx(noise, rel=0.1)
-
-
-def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    at_cost = {"language.length_cost": 2.0}  # at which the posterior is not too narrow
-    run = untrained("dsprites", token_axes=True, hold_out=False, **at_cost)
-
-    def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
-        s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
-        return [model.terminal_kernel(s).sample() for _ in times]
-
-    # whose distributions are neither the posterior nor far from it
-    monkeypatch.setattr(sampling, "states_at", anywhere)
-    listed = calibrated(run).loc["train"]
-    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)
-    factored = calibrated(run).loc["train"]
-    assert "slope" in listed.loc[20].index
-    assert "slope" not in factored.loc[20].index
-    for steps in (20, 100):
-        for name, off in {**CLOSE, "tv_discretizer": 0.05}.items():
-            expected = listed.loc[(steps, name), "value"]
-            assert factored.loc[(steps, name), "value"] == pytest.approx(expected, abs=off)
-        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
-        assert (factored.loc[steps]["floor"][["tv", "tv_discretizer"]] < 0.1).all()
-
-
-@pytest.mark.parametrize("most", [100_000, 10])
-def test_attractors_of_images_whether_or_not_sentences_are_listed(
-    monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
-    run = untrained("dsprites", readout="discretizer")
-    files = {"perturbation": "norms critical", "neighbours": "summary ends pairs"}
-    pictures = {"perturbation": {"distances"}, "neighbours": {"neighbours"}}
-    for name in files:
-        tables = measured(name, run, **SETTINGS[name])
-        stems = {file.removesuffix(".csv") for file in tables if file.endswith(".csv")}
-        assert stems == set(files[name].split())
-        assert registry.load("analyses", name).draw(tables).keys() == pictures[name]
-
-
-def test_of_a_large_language_sentences_are_left_out_and_information_loss_is_not() -> None:
-    run = untrained(**LARGE)
-    assert not registry.load("analyses", "sentences").NEEDS.met(run)
-    table = measured("information_loss", run, **SETTINGS["information_loss"])["summary.csv"]
-    assert table["kl"].notna().all()
-    assert table["kl_exact"].isna().all()
 
 
 def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from plot_attractors.analysis.sampling import kind_of_inputs
 from plot_attractors.data import Batch, Feature
 from plot_attractors.runs import Run, registry
-from plot_attractors.runs.analyze import applies, require
 
-from ..small import SETTINGS, untrained
+from ..small import SETTINGS, Untrained, measured, untrained
 
 MOST, COLUMNS = 5, 16  # the greatest number, and how many there are in an input
 
@@ -66,72 +65,40 @@ def variant(kind: str, most: int = MOST) -> Run:
     return run
 
 
-def measured(name: str, run: Run, config: Any) -> Any:
-    program = registry.load("analyses", name)
-    require(program, name, run)
-    return program.measure(run, config)
+KINDS = ("diagnostics", "information_loss", "perturbation", "sentences", "trajectories")
 
 
-OF_BITS = {"information_loss"}  # which no other numbers make sense of
-# of classes of this package, of a real run, or of people's data
-NEVER = {"data", "training", "people"}
-OF_OTHERS = {"compare_language_of_thought"}
-DESCRIBED = ("composition", "decodability", "diversity", "language_measures")
-ALL = sorted(registry.names("analyses"))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_analysis_is_made_of_counts_or_refuses_them(name: str) -> None:
-    program, run = registry.load("analyses", name), variant("poisson")
-    config = program.Config(**SETTINGS.get(name, {}))
-    refused = name in OF_BITS | NEVER | OF_OTHERS
-    assert applies(program, run) != refused
-    if refused:
-        with pytest.raises(ValueError, match="needs") as raised:
-            measured(name, run, config)
-        assert "\n" not in str(raised.value)
-        return
-    tables = program.measure(run, config)
-    assert "ones.npz" not in tables
-    assert name != "perturbation" or "summary.csv" not in tables  # of bits that differ
-    assert name != "trajectories" or json.loads(tables["trajectories.json"])["bits"] is None
-    assert program.draw(tables).keys() <= program.CAPTIONS.keys()
+@pytest.mark.parametrize("kind", ["poisson", "bernoulli"])
+def test_counts_are_no_bits_and_a_users_own_bits_are(kind: str) -> None:
+    run, bits = variant(kind, MOST if kind == "poisson" else 1), kind == "bernoulli"
+    assert (kind_of_inputs(run) == "bits") is bits
+    assert registry.load("analyses", "information_loss").NEEDS.met(run) is bits
+    tables = {
+        name: measured(name, run, **SETTINGS[name])
+        for name in KINDS
+        if bits or name != "information_loss"
+    }
+    assert ("ones.npz" in tables["diagnostics"]) is bits
+    assert bits or "summary.csv" not in tables["perturbation"]  # of bits that differ
+    view = json.loads(tables["trajectories"]["trajectories.json"])
+    assert (view["bits"] is not None) is bits
 
 
 @pytest.mark.parametrize("kind", ["categorical", "bernoulli"])
 def test_numbers_decoded_as_others_have_no_likelihood_or_no_mean(kind: str) -> None:
-    run, met = variant(kind), {}
-    for name in ("sentences", "continuum", "diagnostics", "information_loss", "trajectories"):
-        met[name] = registry.load("analyses", name).NEEDS.met(run)
+    run, before = variant(kind), torch.get_rng_state()
+    met = {name: registry.load("analyses", name).NEEDS.met(run) for name in (*KINDS, "continuum")}
     assert met == {
-        "sentences": False, "continuum": False, "information_loss": False,
+        "sentences": False, "continuum": False, "information_loss": False, "perturbation": True,
         "diagnostics": kind == "categorical", "trajectories": True,
     }  # fmt: skip
+    assert torch.equal(torch.get_rng_state(), before)  # asked without a random number
 
 
-@pytest.mark.parametrize("name", sorted({*ALL} - {"data", "training"}))
+@pytest.mark.parametrize("name", sorted({*registry.names("analyses")} - {"data", "training"}))
 def test_what_is_no_model_of_sentences_is_refused(name: str) -> None:
-    run, program = variant("bernoulli", most=1), registry.load("analyses", name)
-    run.__dict__["model"] = object()
-    with pytest.raises(ValueError, match="needs"):
-        require(program, name, run)
-    if name in DESCRIBED:  # and data without features
-        run = variant("bernoulli", most=1)
+    run, needs = variant("bernoulli", most=1), registry.load("analyses", name).NEEDS
+    assert not needs.met(Untrained(object(), run.data))
+    if name in ("composition", "decodability", "diversity", "language_measures"):
         run.data.features = ()
-        assert not program.NEEDS.met(run)
-
-
-def test_a_users_own_bits_are_analysed_as_bits() -> None:
-    run = variant("bernoulli", most=1)
-    assert kind_of_inputs(run) == "bits"
-    for name in ("information_loss", "diagnostics", "perturbation", "sentences", "trajectories"):
-        program = registry.load("analyses", name)
-        assert program.NEEDS.met(run)
-        tables = program.measure(run, program.Config(**SETTINGS[name]))
-        assert ("ones.npz" in tables) == (name == "diagnostics")
-
-
-def test_what_inputs_are_is_asked_without_a_random_number() -> None:
-    run, before = variant("bernoulli"), torch.get_rng_state()
-    assert kind_of_inputs(run) == "Numbers decoded as Bernoulli"
-    assert torch.equal(torch.get_rng_state(), before)
+        assert not needs.met(run)
