@@ -22,7 +22,6 @@ from plot_attractors.data import DataSet
 from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, Positive, Range, Share, Size, setting
-from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 SLEEP_PRIOR = 0.5  # share of backward ones with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
@@ -100,7 +99,8 @@ class DetailedBalanceEM:
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         self.epsilon = model.epsilon
-        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model))
+        dynamics: Any = model.forward_dynamics
+        self.explores = gflownet.exploring(dynamics, ALPHA, dynamics.max_step)
         self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
             model.forward_step, model.backward_step
         )

@@ -17,9 +17,9 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1828,
+    "plot_attractors/model/": 1715,
     "plot_attractors/language/": 983,
-    "plot_attractors/training/": 1975,
+    "plot_attractors/training/": 1966,
     "plot_attractors/gflownet/": 2991,
     "plot_attractors/language_of_thought/": 1683,
     "plot_attractors/data/": 1681,
@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 607,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 18935,
+    "tests/": 18775,
 }
-WORDS = 41525  # of pages
+WORDS = 41484  # of pages
 SLACK_OF_WORDS = 1000
 
 

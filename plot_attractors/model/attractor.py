@@ -34,7 +34,6 @@ from plot_attractors.model.protocols import (
     check_parts,
     checked_inputs,
     probing,
-    require,
 )
 from plot_attractors.model.reward import Decodability, Reward, gaussian_kl
 
@@ -153,9 +152,8 @@ class AttractorModel(nn.Module):
         embedding, so what tells near ones apart does not help, and costs three times as much.
         """
         if self.sentence_policy is None:
-            like = require(self.discretizer, "like", "the sentence policy is a network like it")
             plain = along_axes(self.sentence_encoder) is None
-            self.sentence_policy = like(plain=plain)
+            self.sentence_policy = self.discretizer.like(plain=plain)
         return self.sentence_policy
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -268,8 +266,7 @@ class AttractorModel(nn.Module):
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
-            options = {} if forward_step is None else {"step": forward_step}
-            z = self.whole_trajectories(e.z0, **options)
+            z = self.trajectories(e.z0, step=forward_step)
             s = pyro.sample("s", self.readout(z[-1], e.z0))
         return e, z, s
 
@@ -370,17 +367,6 @@ class AttractorModel(nn.Module):
             states = rollout(step or self.forward_step, z, times, seen, 1)
             return torch.stack(torch.broadcast_tensors(*states))  # plates around it add dimensions
 
-    def whole_trajectories(self, z0: Tensor, **options: Any) -> Tensor:
-        """(T + 1, B, d) `trajectories`; ValueError where an override has more steps or fewer."""
-        z = self.trajectories(z0, **options)
-        if len(z) != self.steps + 1:
-            raise ValueError(
-                f"trajectories has {len(z) - 1} steps, and training, flows and analyses count on "
-                f"T = {self.steps} of every trajectory, at random neither more nor fewer: set "
-                f"model.steps to another T, and override how the steps are made alone"
-            )
-        return z
-
     @torch.no_grad()
     def describe(self, x: Any, draws: int = 1) -> Description:
         """`draws` trajectories from each of the inputs x (B, …), or of one: z_T and s ~ P(s | z_T).
@@ -390,7 +376,7 @@ class AttractorModel(nn.Module):
         """
         x = checked_inputs(x, self.decoder(torch.zeros(1, self.latent, device=self.device)))
         z0 = self.encode(x).z0.repeat_interleave(draws, 0)
-        z = torch.cat([self.whole_trajectories(part)[-1] for part in z0.split(ROWS)])
+        z = torch.cat([self.trajectories(part)[-1] for part in z0.split(ROWS)])
         s = self.readout(z, z0).sample()
         return Description(z.unflatten(0, (-1, draws)), s.unflatten(0, (-1, draws)))
 

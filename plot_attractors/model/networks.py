@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy
@@ -36,12 +35,10 @@ __all__ = [
     "VectorDecoder",
     "bounded_step",
     "input_decoder",
-    "step_output",
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
-EDGE = 1e-3  # least distance of a sigmoid from 0 and from 1, of steps that no network makes
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
 
@@ -167,12 +164,6 @@ class SentenceEncoder(nn.Module):
     def forward(self, s: Tensor) -> Normal:
         return self._normal(self.mean(s), self.sd(s))
 
-    def additions(self, s: Tensor) -> Normal:
-        """(tokens + 1, …, d) P(z0 | ẑ) of bags s (…, tokens) with each token added, and of s: what
-        comes before the first nonlinearity is a sum over tokens.
-        """
-        return self._normal(_additions(self.mean, s), _additions(self.sd, s))
-
     def additions_along_axes(self, s: Tensor) -> tuple[Normal, Normal]:
         """P(z0 | ẑ) of bags s (…, tokens), (…, d), and, (…, tokens), of s with each token added,
         along its own axis, of an encoder with `axes`.
@@ -189,22 +180,6 @@ class SentenceEncoder(nn.Module):
 
     def _normal(self, mean: Tensor, sd: Tensor) -> Normal:
         return Normal(mean, 0.01 + 0.99 * torch.sigmoid(sd), validate_args=False)
-
-
-def _additions(network: nn.Module, s: Tensor) -> Tensor:
-    """(tokens + 1, …, outputs) of a network, linear or an MLP, of s + e_w for every token w, and of
-    s.
-    """
-    layers = list(network) if isinstance(network, nn.Sequential) else [network]
-    tokens = s.shape[-1]
-    every = torch.cat([torch.eye(tokens), torch.zeros(1, tokens)]).to(s)
-    of_token = layers[0](every[:-1]) - layers[0](every[-1:])
-    here = layers[0](s)[None]
-    of_token = of_token.view(tokens, *[1] * (s.dim() - 1), here.shape[-1])
-    out = torch.cat([here + of_token, here])
-    for layer in layers[1:]:
-        out = layer(out)
-    return out
 
 
 def bounded_step(
@@ -228,19 +203,6 @@ def bounded_step(
     return Normal(z + max_step * torch.sigmoid(m) * v / norm, low + (high - low) * torch.sigmoid(r))
 
 
-def step_output(
-    z: Tensor, to: Distribution, max_step: float, sd_range: tuple[float, float | Tensor]
-) -> Tensor:
-    """(…, 2d + 1) the output of which `bounded_step` makes the transition `to` from z (…, d), or
-    the nearest within its bounds: its inverse, for dynamics that are no such network.
-    """
-    move, (low, high) = to.mean - z, sd_range
-    size = move.norm(dim=-1, keepdim=True) / max_step
-    sd = (to.stddev - low) / (high - low)
-    m, r = (part.clamp(EDGE, 1 - EDGE).logit() for part in (size, sd))
-    return torch.cat([move, m, r], -1)
-
-
 class Dynamics(nn.Module):
     """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
 
@@ -255,8 +217,9 @@ class Dynamics(nn.Module):
         fourier: random Fourier features of z, and of the context.
         max_step, sd_range: bounds of the mean step and of every standard deviation; `max_sd` (d,),
             which training may lower, has an upper bound for each dimension.
-        reverse_of: dynamics that these run backwards. Near an attractor a chain and its reversal
-            are alike, so these start as the same kernel and learn the difference.
+        reverse_of: `Dynamics` that these run backwards. Near an attractor a chain and its reversal
+            are alike, so these start as the same kernel and learn the difference; where others
+            have taken their place, they start at staying where they are.
     """
 
     max_sd: Tensor  # (d,)
@@ -301,12 +264,8 @@ class Dynamics(nn.Module):
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
-        out = self.raw(z, t, context)
-        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, self._sd_bounds)
-
-    @property
-    def _sd_bounds(self) -> tuple[float, Tensor]:
-        return self.sd_range[0], self.max_sd
+        out, sd_range = self.raw(z, t, context), (self.sd_range[0], self.max_sd)
+        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, sd_range)
 
     def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
         """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids."""
@@ -323,13 +282,10 @@ class Dynamics(nn.Module):
         if not self._reverse_of:
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():
-            dynamics: Any = self._reverse_of[0]
-            t, d = t.clamp(min=1), z.shape[-1]
-            own = isinstance(dynamics, Dynamics) and dynamics.max_step == self.max_step
-            if own and dynamics.sd_range == self.sd_range:
-                forward = dynamics.raw(z, t, context)
-            else:
-                forward = step_output(z, dynamics(z, t, context), self.max_step, self._sd_bounds)
+            dynamics, d = self._reverse_of[0], z.shape[-1]
+            forward = z.new_zeros(*shape, 2 * d + 1)
+            if isinstance(dynamics, Dynamics):
+                forward = dynamics.raw(z, t.clamp(min=1), context)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))

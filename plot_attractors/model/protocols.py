@@ -16,6 +16,7 @@ from torch.distributions import Distribution, Normal
 from plot_attractors.language import Language
 from plot_attractors.language.policy import draw_prior
 from plot_attractors.model.bits import KnownBits
+from plot_attractors.model.networks import SentenceEncoder
 from plot_attractors.model.nn import MaskedLinear
 
 __all__ = [
@@ -23,13 +24,11 @@ __all__ = [
     "Description",
     "Reconstructs",
     "SentenceModel",
-    "additions",
     "checked_inputs",
     "along_axes",
     "check_parts",
     "decodes_sentences",
     "probing",
-    "require",
 ]
 
 
@@ -109,8 +108,7 @@ def decodes_sentences(model: object) -> bool:
 # `z` states and `z0` (n, d), `t` a number or (…, 1), `x` inputs; states and t may have more leading
 # dimensions, which broadcast.
 PARTS = {
-    # P(z0 | ẑ_s); optional: additions; along_axes, and additions_along_axes with it
-    "sentence_encoder": ("s", "normal"),
+    "sentence_encoder": ("s", "normal"),  # P(z0 | ẑ_s)
     "decoder": ("z", "inputs"),  # P(x | z)
     "encoder": ("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
     "forward_dynamics": ("z t z0", "normal"),  # optional: max_step
@@ -130,34 +128,12 @@ OPTIONAL = "flow_correction", "log_partition"
 ROWS = 2  # that parts are tried with
 
 
-def require(part: Any, name: str, why: str) -> Any:
-    """What a part offers beside its call; ValueError where it does not, and why it is needed."""
-    if not hasattr(part, name):
-        raise ValueError(f"{type(part).__name__} has no {name}, and {why}: give it one")
-    return getattr(part, name)
-
-
 def along_axes(sentence_encoder: Any) -> MaskedLinear | None:
-    """ẑ_s of a sentence encoder whose tokens each move one latent axis; None of any other."""
-    return getattr(sentence_encoder, "along_axes", None)
-
-
-def additions(sentence_encoder: Any, s: Tensor) -> Any:
-    """(tokens + 1, …, d) P(z0 | ẑ) of bags s (…, tokens) with each token added, and of s."""
-    if hasattr(sentence_encoder, "additions"):
-        return sentence_encoder.additions(s)
-    return _one_by_one(sentence_encoder, s)
-
-
-def _own_axes(p: Any, axes: Tensor) -> Normal:
-    token = torch.arange(len(axes), device=axes.device)
-    loc, scale = (x[token, ..., axes].movedim(0, -1) for x in (p.loc, p.scale))
-    return Normal(loc, scale, validate_args=False)
-
-
-def _one_by_one(sentence_encoder: Any, s: Tensor) -> Any:
-    every = torch.cat([torch.eye(s.shape[-1]), torch.zeros(1, s.shape[-1])]).to(s)
-    return sentence_encoder(s + every.view(len(every), *[1] * (s.dim() - 1), -1))
+    """ẑ_s of a `SentenceEncoder` whose tokens each move one latent axis; None of any other, and of
+    a subclass with a call of its own.
+    """
+    own = type(sentence_encoder).forward is SentenceEncoder.forward
+    return sentence_encoder.along_axes if own else None
 
 
 @contextmanager
@@ -181,8 +157,7 @@ def probing(model: nn.Module, device: torch.device) -> Iterator[None]:
 def check_parts(model: Any) -> int:
     """Tries all parts of an attractor model; returns d, the size of a state.
 
-    Raises ValueError for the first part that returns something else than `PARTS` has, or whose
-    `additions`, `along_axes` or `additions_along_axes` do not agree with it.
+    Raises ValueError for the first part that returns something else than `PARTS` has.
     """
     language, device = model.language, next(model.parameters()).device
     with probing(model, device):
@@ -195,13 +170,13 @@ def check_parts(model: Any) -> int:
             if name == "sentence_encoder":  # whose embeddings are states
                 given |= dict.fromkeys(("z", "z0"), torch.zeros(ROWS, *shape[1:2], device=device))
             if not _fits(kind, result, given["s"], given["z"]):
+                shown = f"{name.replace('_', ' ')} {type(part).__name__}"
                 raise ValueError(
-                    f"the {_shown(part, name)} must return {RETURNED[kind]} for n = {ROWS} rows, "
+                    f"the {shown} must return {RETURNED[kind]} for n = {ROWS} rows, "
                     f"and returns a {type(result).__name__} {shape}"
                 )
             if kind == "inputs":
                 given["x"] = result.sample()
-        _check_sentence_encoder(model.sentence_encoder, language, given["s"])
     return int(given["z"].shape[-1])
 
 
@@ -214,30 +189,3 @@ def _fits(kind: str, result: Any, s: Tensor, z: Tensor) -> bool:
     if kind == "normal":
         return isinstance(result, Normal) and result.batch_shape == z.shape and z.dim() == 2
     return isinstance(result, Distribution) and result.batch_shape[:1] == s.shape[:1]
-
-
-def _check_sentence_encoder(part: Any, language: Language, s: Tensor) -> None:
-    """Whether what a sentence encoder offers beside its call says the same as the call."""
-    shown, layer = _shown(part, "sentence_encoder"), along_axes(part)
-    checks = []  # what it offers, what that is by its call alone, and what to do
-    if hasattr(part, "additions") and not language.ordered:
-        advice = "additions are not those of its call: override both, or leave additions out"
-        checks.append((part.additions(s), _one_by_one(part, s), advice))
-    if layer is not None:
-        axis = torch.arange(layer.out_features).to(layer.axes)
-        alone = part(s[:, None] * (layer.axes == axis[:, None]))  # (n, d, d): by each axis' tokens
-        own = Normal(*(x.diagonal(dim1=-2, dim2=-1) for x in (alone.loc, alone.scale)))
-        advice = "an axis depends on tokens of others: set its along_axes to None"
-        checks += [(of, own, advice) for of in (part(s), Normal(layer(s), own.scale))]
-    if layer is not None and not language.ordered:
-        advice = "additions_along_axes are not those of its call: override both"
-        own = _own_axes(_one_by_one(part, s), layer.axes)
-        checks.append((part.additions_along_axes(s)[1], own, advice))
-    for offered, own, advice in checks:
-        pairs = (offered.loc, own.loc), (offered.scale, own.scale)
-        if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs):
-            raise ValueError(f"of the {shown} {advice}")
-
-
-def _shown(part: Any, name: str) -> str:
-    return f"{name.replace('_', ' ')} {type(part).__name__}"

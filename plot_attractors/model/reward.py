@@ -99,15 +99,12 @@ class Reward:
         self, q: Normal, s: Tensor, beta: float | None = None, language: Language | None = None
     ) -> Tensor:
         """(tokens + 1, …) log R(s; x) of bags s (…, tokens) with each token added, and of s. What
-        is too long counts as if it were not. No faster for the decodability 'posterior'.
+        is too long counts as if it were not. Faster where R is a product over axes.
         """
-        if self.decodability == "posterior":  # which asks for the sentences themselves
+        if self.decodability != "none" or protocols.along_axes(self.sentence_encoder) is None:
             return additions(lambda bags: self(q, None, bags, beta, language), s)
         prior = self._spoken(beta, language).log_prior_of_additions(s)
-        if self.decodability == "none" and protocols.along_axes(self.sentence_encoder) is not None:
-            return self._sum(-self._kl_of_additions(q, s), None, prior, beta)
-        p = protocols.additions(self.sentence_encoder, s)
-        return self._sum(-gaussian_kl(q, p), self._log_factor(None, s, p, beta), prior, beta)
+        return self._sum(-self._kl_of_additions(q, s), None, prior, beta)
 
     def _kl_of_additions(self, q: Normal, s: Tensor) -> Tensor:
         """(tokens + 1, …) D_KL where a token changes P(z0 | ẑ) along its own axis alone."""

@@ -17,7 +17,6 @@ from plot_attractors.training.schedule import At, Scalar, clipped_update, late_c
 from plot_attractors.training.stay import (
     Basins,
     Transitions,
-    max_step,
     posterior_transitions,
     prior_transitions,
 )
@@ -56,9 +55,8 @@ class EStep:
     ) -> None:
         self.model, self.inputs, self.pool, self.lr = model, inputs, pool, lr
         self.steps = walk.steps(model)  # K
-        if self.steps < model.steps:
-            max_step(model)  # restoring steps need it
-        self.basins = Basins(model.steps, self.steps, model.epsilon)
+        dynamics: Any = model.forward_dynamics
+        self.basins = Basins(model.steps, self.steps, model.epsilon, dynamics.max_step)
         _check_noise(model)
         self.walks = ReplayBuffer(WALKS_EVERY * WALKS, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())

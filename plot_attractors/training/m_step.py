@@ -20,7 +20,7 @@ from plot_attractors.gflownet.programs import quoted
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.model.protocols import check_parts, probing, require
+from plot_attractors.model.protocols import check_parts, probing
 from plot_attractors.ranges import NonNegative, Positive, setting
 from plot_attractors.training.schedule import At, Scalar, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
@@ -238,7 +238,7 @@ def visited_sentences(
     trajectories of the policy (*Wake-sleep*, the second way).
     """
     e = model.encode(x.repeat(trajectories, *[1] * (x.dim() - 1)))
-    z = model.whole_trajectories(e.z0)
+    z = model.trajectories(e.z0)
     return visited_sentence(model, e, z, len(x), sharpness, 1.0, readout)
 
 
@@ -265,8 +265,7 @@ def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:
     """s ~ P(s), z0 ~ P(z0 | ẑ_s), the mean of an imagined input (*Wake-sleep*, first way)."""
     s = model.draw_prior(n)
     z0 = model.sentence_encoder(s).sample()
-    around = require(model.encoder, "around", "imagined inputs have P(z0 | x) by their mean alone")
-    return Encoding(around(z0), z0), s
+    return Encoding(model.encoder.around(z0), z0), s
 
 
 def backward_trajectories(model: AttractorModel, e: Encoding, s: Tensor) -> Tensor:

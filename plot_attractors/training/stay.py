@@ -20,7 +20,7 @@ from plot_attractors.gflownet.trajectories import Step, expected_score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
-from plot_attractors.model.protocols import along_axes, require
+from plot_attractors.model.protocols import along_axes
 from plot_attractors.training.sentences import Sentences
 
 __all__ = [
@@ -49,6 +49,7 @@ class Basins:
     steps: int
     walk: int
     epsilon: float
+    max_step: float  # bound of a mean step of the dynamics
 
     def stationary(self, z: Tensor, z_hat: Tensor) -> Normal:
         """One step at ẑ, forward or backward: N(ẑ + ρ(z − ẑ), (1 − ρ²)ε²)."""
@@ -95,7 +96,7 @@ def posterior_transitions(
     z_hat = model.embed(s)
     z = z_hat + basins.epsilon * torch.randn_like(z_hat)
     weight = (basins.steps - basins.walk) / len(s)
-    return restoring_transitions(basins, z, z_hat, e.z0, max_step(model), weight)
+    return restoring_transitions(basins, z, z_hat, e.z0, basins.max_step, weight)
 
 
 def prior_transitions(
@@ -119,7 +120,7 @@ def prior_transitions(
     few, (least, greatest) = round(PERTURBED * n), perturbed_sd
     perturbed = least + (greatest - least) * torch.rand(few, 1)
     sd = torch.cat([perturbed, torch.full((n - few, 1), basins.epsilon)]).to(z_hat)
-    noise, speed = sd * torch.randn_like(z_hat), RETURN_SPEED * max_step(model)
+    noise, speed = sd * torch.randn_like(z_hat), RETURN_SPEED * basins.max_step
     noise[:few].masked_fill_(model.onset.axis, 0)  # from where inputs begin no state returns
     z = z_hat + noise
     weight = PRIOR_WEIGHT * (basins.steps - basins.walk) / n
@@ -208,10 +209,3 @@ def too_long(language: Language) -> Language | None:
     if shortest > longest:
         return None
     return replace(language, min_length=shortest, max_length=longest)
-
-
-def max_step(model: AttractorModel) -> float:
-    """The bound of a mean step of the forward dynamics; ValueError where they have none."""
-    return float(
-        require(model.forward_dynamics, "max_step", "training walks back in steps that they can do")
-    )

@@ -19,26 +19,17 @@ from plot_attractors.analysis.sampling import perturbed_trajectories
 from plot_attractors.gflownet.exploration import exploring
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.networks import (
-    Discretizer,
-    Dynamics,
-    SentenceEncoder,
-    bounded_step,
-    step_output,
-)
-from plot_attractors.model.protocols import PARTS, additions
+from plot_attractors.model.networks import Discretizer, Dynamics, SentenceEncoder
+from plot_attractors.model.protocols import PARTS
 from plot_attractors.model.reward import Reward
-from plot_attractors.runs import registry
-from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
 from plot_attractors.training import MStep, MStepConfig, input_source
-from plot_attractors.training.m_step import elbo, visited_sentences
+from plot_attractors.training.m_step import elbo
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (
     HBV,
     T,
-    assert_resumes,
     changed,
     inputs,
     run_to,
@@ -47,7 +38,6 @@ from ..attractors import (
     tiny,
     with_data,
 )
-from ..small import SETTINGS
 from ..training.conftest import build_model
 
 MANY = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
@@ -65,48 +55,20 @@ def part(found: Callable[..., Any]) -> nn.Module:
     return Own()
 
 
-class GRUEncoder(nn.Module):
-    """P(z0 | ẑ_s) by a recurrent network that reads a sequence token by token."""
-
-    def __init__(self, language: Language, latent: int) -> None:
-        super().__init__()
-        self.tokens = language.tokens
-        self.network = nn.GRU(self.tokens, 16, batch_first=True)
-        self.output = nn.Linear(16, 2 * latent)
-
-    def forward(self, s: Tensor) -> Normal:
-        steps = s.reshape(-1, s.shape[-1] // self.tokens, self.tokens)
-        out = self.output(self.network(steps)[0][:, -1])
-        mean, sd = out.unflatten(0, s.shape[:-1]).chunk(2, -1)
-        return Normal(mean, 0.01 + 0.99 * sd.sigmoid())
-
-
 # -- parts that are replaced
 
 
-def test_the_inverse_of_a_bounded_step() -> None:
-    z, to = torch.randn(50, 3), Normal(torch.zeros(50, 3), torch.full((50, 3), 0.2))
-    to = Normal(z + 0.1 * torch.nn.functional.normalize(torch.randn(50, 3), dim=-1), to.scale)
-    result = bounded_step(z, step_output(z, to, 0.25, (0.001, 0.6)), 0.25, (0.001, 0.6))
-    assert torch.allclose(result.loc, to.loc, atol=1e-5)
-    assert torch.allclose(result.scale, to.scale, atol=1e-5)
-    far = bounded_step(z, step_output(z, Normal(z + 9.0, 5.0), 0.25, (0.001, 0.6)), 0.25, (0, 0.6))
-    assert torch.allclose((far.loc - z).norm(dim=-1), torch.tensor(0.25), atol=1e-3)
-
-
 def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None:
-    """Before training, they are the same kernel, whichever it is."""
-    model, _ = with_data(HBV | {"dynamics.max_sd": 0.6})
+    """Before training, they are the same kernel."""
+    model, _ = with_data(HBV)
     z, z0 = torch.randn(7, 3), torch.randn(7, 3)
-    move = torch.tensor([0.1, -0.05, 0.02])
-    for new in (Dynamics(3, T, units=16), part(lambda z, *_: Normal(z + move, 0.1))):
-        model.forward_dynamics = new
-        back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
-        assert torch.allclose(back.loc, forth.loc, atol=1e-5)
-        assert torch.allclose(back.scale, forth.scale.expand_as(back.scale), atol=1e-5)
-    model.forward_dynamics = wrapped = nn.Sequential(model.forward_dynamics)  # made of the old one
-    wrapped.forward = wrapped[0].forward
-    assert torch.equal(model.backward_dynamics(z, 2.0, z0).loc, back.loc)
+    model.forward_dynamics = new = Dynamics(3, T, units=16)
+    new.max_sd.fill_(0.6)
+    back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
+    assert torch.allclose(back.loc, forth.loc, atol=1e-5)
+    model.forward_dynamics = nn.Sequential(new)  # made of the old one, and nothing is known of it
+    assert model.forward_dynamics[0] is new
+    assert torch.equal(model.backward_dynamics(z, 2.0, z0).loc, z)
 
 
 def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
@@ -188,69 +150,22 @@ def test_a_model_is_tried_without_a_trace() -> None:
     assert model.training
 
 
-def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
-    every = [s + torch.eye(s.shape[-1])[k] for k in range(s.shape[-1])]
-    result: Normal = encoder(torch.stack([*every, s]))
-    return result
-
-
 class Bent(SentenceEncoder):
-    """Tokens no longer move ẑ_s along one axis, or not as `additions` says."""
+    """Tokens no longer move ẑ_s along one axis."""
 
     def forward(self, s: Tensor) -> Normal:
         p = super().forward(s)
         return Normal(p.loc + p.loc.sum(-1, keepdim=True).tanh(), p.scale)
 
 
-class Wide(SentenceEncoder):
-    """With twice the standard deviation, along one axis still."""
-
-    def forward(self, s: Tensor) -> Normal:
-        p = super().forward(s)
-        return Normal(p.loc, 2 * p.scale)
-
-    def additions(self, s: Tensor) -> Normal:
-        return plain_additions(self, s)
-
-
-def test_what_an_encoder_offers_must_be_what_it_returns() -> None:
-    model = tiny()
-    parts = {name: getattr(model, name) for name in PARTS}
-
-    def build(encoder: nn.Module) -> None:
-        AttractorModel(model.language, **{**parts, "sentence_encoder": encoder}, steps=T)
-
-    for axes in (True, False):
-        bent = Bent(model.language, 3, axes)
-        with pytest.raises(ValueError, match="of the sentence encoder Bent additions are not"):
-            build(bent)
-        bent.additions = lambda s, bent=bent: plain_additions(bent, s)
-        if axes:
-            with pytest.raises(ValueError, match="tokens of others: set its along_axes to None"):
-                build(bent)
-        else:
-            build(bent)
-    wide = Wide(model.language, 3, True)
-    with pytest.raises(ValueError, match="Wide additions_along_axes are not those of its call"):
-        build(wide)
-    token = torch.arange(model.language.tokens)
-
-    def along(s: Tensor) -> tuple[Normal, Normal]:
-        more, axes = wide.additions(s), wide.along_axes.axes
-        own = (x[token, ..., axes].movedim(0, -1) for x in (more.loc, more.scale))
-        return Normal(more.loc[-1], more.scale[-1]), Normal(*own)
-
-    wide.additions_along_axes = along
-    build(wide)
-
-
-def test_additions_of_an_encoder_that_offers_none() -> None:
-    language = Language((1,) * 6)
-    encoder, s = nn.Linear(6, 3), torch.eye(6)[:4]
-    result = additions(lambda s: Normal(encoder(s), 1.0), s).loc
-    linear = SentenceEncoder(language, 3)
-    assert torch.allclose(result, plain_additions(lambda s: Normal(encoder(s), 1.0), s).loc)
-    assert torch.allclose(linear.additions(s).loc, plain_additions(linear, s).loc, atol=1e-6)
+def test_tokens_of_a_subclass_with_a_call_of_its_own_have_no_axes() -> None:
+    model = tiny({"token_axes": True, "language.groups": (1,) * 6, "language.max_length": 4})
+    assert model.posterior.factored
+    model.sentence_encoder = Bent(model.language, 3, axes=True)
+    assert not model.posterior.factored
+    q, s = model.encode(inputs(56)).distribution, model.sentences
+    exact = model.reward(q, None, (s + torch.eye(7, 6)[:, None]).clamp(max=1))
+    assert torch.allclose(model.reward.log_additions(q, s), exact, atol=1e-5)
 
 
 def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
@@ -258,43 +173,6 @@ def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
     assert not model.input_dependent
     model.forward_dynamics = part(lambda z, t, z0: Normal(z, 0.1 + 0.1 * z0.sigmoid()))
     assert model.input_dependent
-
-
-def test_dynamics_without_a_bound_are_refused_where_it_is_needed() -> None:
-    model, data = with_data({**HBV, "steps": 8})
-    model.forward_dynamics = part(lambda z, t, z0: Normal(z, 0.1))
-    schedule("gflownet_em", model, data, {})
-    del type(model.forward_dynamics).max_step
-    with pytest.raises(ValueError, match="Own has no max_step, and training walks back"):
-        schedule("gflownet_em", model, data, {})
-
-
-GRU_PROGRAM = """
-from tests.model.test_parts import GRUEncoder
-from plot_attractors.runs import registry
-
-sequences = registry.load("models", "sequences")
-Config, PRESETS = sequences.Config, sequences.PRESETS
-
-def build(config, data):
-    model = sequences.build(config, data)
-    model.sentence_encoder = GRUEncoder(model.language, config.latent)
-    return model
-"""
-
-
-def test_a_recurrent_sentence_encoder_trains_and_is_analysed(tmp_path: Path) -> None:
-    program = tmp_path / "recurrent.py"
-    program.write_text(GRU_PROGRAM)
-    few = {"language.groups": (1,) * 4, "language.max_length": 2, "steps": 5}
-    run = Run(fit(program, preset="smoke", out=tmp_path / "run", settings=few))
-    assert run.model.embed(run.model.sentences).shape == (16, 8)
-    results = analyze(run.path, settings=SETTINGS)
-    assert len(results) > 5
-    assert not [result for result in results if result.error]
-    torch.manual_seed(0)
-    other = registry.load("models", program).build(run.model_config, run.data)
-    assert "sentence_encoder" in changed(run.model, other.state_dict())
 
 
 # -- trajectories
@@ -305,14 +183,6 @@ class Still(AttractorModel):
 
     def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
         return 0 * super().trajectories(z0, steps, **options) + z0 + 7.0
-
-
-class Longer(AttractorModel):
-    """With up to two steps more."""
-
-    def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
-        more = int(torch.randint(3, ()))
-        return super().trajectories(z0, steps or self.steps + more, **options)
 
 
 def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,22 +207,10 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
     x = data.batch(5).x
     e, z, _ = model.guide(x)
     explored = model.guide(x, exploring(model.forward_dynamics, 0.5, 0.25))[1]
-    for states in (z, explored, model.trajectories(e.z0)):
+    for states in (z, explored):
         assert torch.equal(states, (e.z0 + 7.0).expand(T + 1, -1, -1))
     assert torch.equal(model.describe(x).z[:, 0], e.z0 + 7.0)
     assert torch.equal(perturbed_trajectories(model, e.z0, e.z0), e.z0 + 7.0)
-
-
-def test_another_number_of_steps_is_refused_with_what_to_do() -> None:
-    model, data = with_data(HBV)
-    model.__class__ = Longer
-    x = data.batch(3).x
-
-    def labels() -> list[Tensor]:  # a random number is right now and then
-        return [visited_sentences(model, x) for _ in range(20)]
-
-    with pytest.raises(ValueError, match=r"steps, and training, flows .* set model.steps to anoth"):
-        labels()
 
 
 def test_the_guide_keeps_gradients_and_trajectories_do_not() -> None:
@@ -407,15 +265,6 @@ def test_a_label_head_of_a_subclass_is_trained() -> None:
     assert any(p is along.head.weight for p in along.phi)
 
 
-def test_a_model_with_a_label_head_resumes_bit_for_bit() -> None:
-    def build() -> Any:
-        model, data = with_data(HBV)
-        model.__class__, model.head = Labelled, nn.Linear(3, 2)
-        return schedule("gflownet_em", model, data, {"pretrain": 3, "warm_up": 6, "e_updates": 12})
-
-    assert_resumes(build, {4, 9, 12})
-
-
 def sampling(where: str, distribution: Any) -> type[AttractorModel]:
     """A model whose programs sample y as well."""
 
@@ -461,7 +310,7 @@ def test_the_elbo_of_programs_with_a_latent_site_more_is_pyros(law: Any) -> None
     model.__class__ = sampling("vae_model vae_guide", law)
     for loss in (elbo, TraceMeanField_ELBO().differentiable_loss):
         torch.manual_seed(0)
-        result.append(float(loss(model.vae_model, model.vae_guide, x)))
+        result.append(loss(model.vae_model, model.vae_guide, x).item())
     assert result[0] == -result[1]
 
 
@@ -476,15 +325,9 @@ def test_the_sentence_policy_is_the_models_own() -> None:
     state = torch.get_rng_state()
     other.load_state_dict(model.state_dict())
     assert torch.equal(state, torch.get_rng_state())
-    q = torch.randn(4, 3)
-    s = model.sentences[:4]
-    result = [m.sentence_policy(q, q).log_prob(s) for m in (model, other)]
-    assert torch.equal(*result)
+    q, s = torch.randn(4, 3), model.sentences[:4]
+    assert torch.equal(*(m.sentence_policy(q, q).log_prob(s) for m in (model, other)))
     assert not {id(p) for p in other.sentence_policy.parameters()} & {id(p) for p in other.phi}
-    model.discretizer = part(lambda z, c: None)
-    model.sentence_policy = None
-    with pytest.raises(ValueError, match="Own has no like, and the sentence policy is a network"):
-        model.add_sentence_policy()
 
 
 INFERENCE = """
@@ -510,9 +353,6 @@ def test_a_run_opens_without_its_inference_program(tmp_path: Path) -> None:
     assert after.sentence_policy is not None
     assert not changed(after, before.state_dict())
     assert not after.training
-    settings = {"sentences": SETTINGS["sentences"]}
-    (result,) = analyze(path, ["sentences"], settings=settings)
-    assert result.error is None
 
 
 def test_an_inference_program_that_sets_something_of_the_model_is_refused(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ PERTURBED = (1.0, 1.5)
 
 
 def basins_of(model: Any) -> Basins:
-    return Basins(model.steps, model.steps - 2, model.epsilon)
+    return Basins(model.steps, model.steps - 2, model.epsilon, 0.25)
 
 
 def exact_off(model: Any, e: Any, perturbed_sd: Any = PERTURBED) -> Any:
@@ -168,7 +168,7 @@ def test_a_step_that_stays_is_in_detailed_balance_with_its_basin(
     the same standard deviation.
     """
     z_hat, z, to = torch.randn(3, 50, 4, dtype=torch.float64)
-    basins = Basins(20, 12, 0.3)
+    basins = Basins(20, 12, 0.3, 0.25)
     sd = basins.stationary(z, z_hat).stddev
 
     def log_p(a: Tensor, b: Tensor) -> Tensor:
