@@ -78,7 +78,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# What is there is left alone. The archive has no times or owners, so that it is the same for the same weights.
+# What is there is left alone.
 weights: $(STAMP)
 	@test -n "$(RUNS)" || { echo "make weights needs runs: make weights RUNS='paper/runs/*'"; exit 1; }
 	@mkdir -p weights

@@ -45,14 +45,14 @@ def ask(
 
 def _opened(path: Path) -> Any:
     """A run, once it is said what makes its answers doubtful."""
-    from plot_attractors.runs import Run, trust
-    from plot_attractors.runs.numbers import numbers
+    from plot_attractors.runs import Run
+    from plot_attractors.runs.numbers import doubts, numbers
 
     run = Run(path)
     position, total = run.position
     if position < total:
         say(f"The run is unfinished: this is update {position} of {total}.")
-    for caution in trust.doubts(numbers(run)):
+    for caution in doubts(numbers(run)):
         say(caution)
     return run
 

@@ -9,7 +9,6 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tomlkit
@@ -18,8 +17,8 @@ from plot_attractors.data import digests
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
-from plot_attractors.runs import Run, pretrained, registry, store, trust, weights
-from plot_attractors.runs.numbers import NUMBERS, minutes, numbers
+from plot_attractors.runs import Run, pretrained, registry, store, weights
+from plot_attractors.runs.numbers import NUMBERS, doubts, minutes, numbers
 from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import flatten
 
@@ -50,7 +49,7 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
     if not known:
         raise ValueError(f"{run.path} has no analyses to tell of: plot-attractors analyze it first")
     state, data = run.model.state_dict(), digests(run.data)
-    content, precision = weights.pack(state, run.config, run.position[0], data)
+    content = weights.pack(state, run.config, run.position[0], data)
     kept = {key: run.environment[key] for key in ENVIRONMENT.split() if key in run.environment}
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -59,9 +58,8 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
         store.write(temporary / pretrained.WEIGHTS, content)
         store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
         store.write(temporary / "environment.json", json.dumps(kept, indent=2).encode())
-        about = {"precision": precision, "analyses": known}
-        store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())
-        store.write(temporary / CARD, _card(Run(temporary), about, len(content)).encode())
+        store.write(temporary / NUMBERS, json.dumps({"analyses": known}, indent=2).encode())
+        store.write(temporary / CARD, _card(Run(temporary), known, len(content)).encode())
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     finally:
@@ -94,12 +92,11 @@ def _refuse(run: Run, folder: Path) -> None:
 # The card.
 
 
-def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
+def _card(run: Run, known: Mapping[str, float], size: int) -> str:
     texts = tomllib.loads(Path(__file__).with_name("limits.toml").read_text(encoding="utf-8"))
     of_data = texts.get(run.data_name, {}) if run.program_name == ATTRACTOR else {}
     model = registry.describe(registry.find("models", run.program_name))
     inference = registry.describe(registry.find("inference", run.inference_name))
-    rounded = f"; of tensors of more than {weights.FEW:,} numbers, which are rounded"
     facts = {
         "data": f"`{run.data_name}`: {registry.describe(registry.find('datasets', run.data_name))}",
         "model": f"`{run.program_name}`: {model}",
@@ -108,10 +105,8 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         "updates": f"{run.position[0]:,}",
         "minutes": fixed(minutes(run), ".1f"),
         "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
-        "precision": about["precision"] + rounded * (about["precision"] == "float16"),
         "size": f"{size / 1e6:.2f} MB",
     }
-    found = dict.fromkeys(METRICS, math.nan) | about["analyses"]
     paragraphs = [
         f"# A trained model: {run.program_name} on {run.data_name}, seed {run.seed}",
         "Written by `plot-attractors export`. The directory is opened as any other run. It cannot "
@@ -120,8 +115,8 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
         f"Trained by\n\n```sh\n{reproduce.commands(run)[0]}\n```",
         "## Numbers",
         "By analyses of the run before the export.",
-        _numbers(run, about["analyses"]),
-        " ".join(trust.doubts(found)) or trust.verdict(found),
+        _numbers(run, known),
+        " ".join(doubts({**dict.fromkeys(METRICS, math.nan), **known})),
         "## Data",
         of_data.get("data", "Those that the model program makes.").strip(),
         "## Limits",

@@ -12,7 +12,7 @@ from plot_attractors.measures.registry import PAPER_DATA, Metric
 from plot_attractors.report import builder, findings, reproduce, sections
 from plot_attractors.report.builder import Block, Code, Page, Section, Table, Text
 from plot_attractors.report.tables import spread, text
-from plot_attractors.runs import Run, pretrained, registry, store, trust
+from plot_attractors.runs import Run, pretrained, registry, store
 from plot_attractors.runs.variants import (
     Variant,
     all_runs,
@@ -152,9 +152,8 @@ def _headlines(variants: Variants, numbers: Numbers) -> list[Block]:
         cells = [spread(values(metric, variant.runs), metric.format) for variant in variants]
         beside = [str(metric.paper.get(paper, "–"))] if paper else []
         rows.append([(metric.heading, metric.formula), *cells, *beside])
-    verdicts = _told(runs, lambda run: list(filter(None, [trust.verdict(numbers[run.path])])))
     head += [f"paper, {PAPER_DATA[paper]}"] if paper else []
-    return [Text(items=verdicts), Table(rows, head)]
+    return [Table(rows, head)]
 
 
 def _missing(runs: Sequence[Run]) -> list[Block]:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from plot_attractors.runs import Run, default_path, pretrained, registry, store
+from plot_attractors.runs import Run, default_path, pretrained, store
 from plot_attractors.runs.run import plan, programs
 from plot_attractors.runs.settings import as_text, fields, flatten
 
@@ -34,8 +34,7 @@ def commands(run: Run) -> list[str]:
     path = shown_path(run)
     try:
         if store.has_weights_alone(run.path):  # it is trained anew into another directory
-            program = registry.load("models", run.program_name)
-            path = str(default_path(run.config["run"], program))
+            path = str(default_path(run.config["run"]))
         fit = ["plot-attractors", "fit", *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))

@@ -133,4 +133,4 @@ def about(name: str) -> tuple[str, dict[str, str]]:
     if name not in registry.names("analyses"):
         return name.replace("_", " ").capitalize(), {}
     program = registry.load("analyses", name)
-    return program.TITLE, program.CAPTIONS
+    return program.TITLE, getattr(program, "CAPTIONS", {})

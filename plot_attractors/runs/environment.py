@@ -15,21 +15,20 @@ from typing import Any
 
 import torch
 
+from plot_attractors import __version__
+
 __all__ = ["describe", "read"]
 
-_PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
+_PACKAGES = "torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
 
 
 def describe(device: torch.device) -> dict[str, Any]:
     """Command line, versions, machine, and the commit of a checkout."""
-    versions = {}
-    for package in _PACKAGES.split():
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+    versions = {package: metadata.version(package) for package in _PACKAGES.split()}
     return {
         "command": shlex.join(sys.argv),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": {"plot-attractors": __version__, **versions},
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "threads": torch.get_num_threads(),

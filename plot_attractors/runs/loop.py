@@ -14,7 +14,6 @@ import os
 import signal
 import threading
 import time
-from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -95,11 +94,11 @@ class Loop:
 
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         self.rows: list[dict[str, Any]] = []  # of metrics.csv
+        self.window: dict[str, list[float]] = {}  # metrics of the updates since the last row
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
         state: Mapping[str, Any] = self.checkpoint or {}
         self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
-        self.window: list[tuple[int, str, Any]] = [*state.get("window", ())]  # since the last row
         self.first = self.trainer.position
         self.ends = list(itertools.accumulate(phase.updates for phase in self.trainer.schedule))
         self.latest: Mapping[str, float] = {}
@@ -135,7 +134,7 @@ class Loop:
                 f"updates, and the inference program now makes {self.total}: choose another --out"
             )
         with store.compatible(self.path):
-            self.rows = list(checkpoint["rows"])
+            self.rows, self.window = list(checkpoint["rows"]), dict(checkpoint["window"])
             self.trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
         for device, state in zip(cuda_devices(self.device), checkpoint["cuda_rng"], strict=False):
@@ -153,15 +152,10 @@ class Loop:
         saved = reported = time.monotonic()
         while position < self.total and signals.received is None:
             phase = self.trainer.phase
-            try:
-                metrics = self.trainer.step()
-            except Exception:
-                self._read()  # what was not finite before is the cause
-                raise
+            metrics = self.trainer.step()
             position += 1
-            for name, value in metrics.items():  # tensors are not read, which waits for a device
-                kept = value.detach() if isinstance(value, torch.Tensor) else value
-                self.window.append((position, name, kept))
+            for name, value in metrics.items():
+                self._note(name, float(value), phase)
             now, since = time.monotonic(), self.rows[-1]["step"] if self.rows else 0
             row_due = position - since == self.config["run"]["log_every"] or position in self.ends
             if row_due:
@@ -179,33 +173,25 @@ class Loop:
                 ))  # fmt: skip
         return signals.received
 
+    def _note(self, name: str, value: float, phase: Any) -> None:
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"{name} is {value} at update {self.trainer.position} ({phase.name}, cycle "
+                f"{phase.cycle}): a smaller learning rate or another seed may help; "
+                f"{self.path} keeps the checkpoint before"
+            )
+        self.window.setdefault(name, []).append(value)
+
     def _log(self, phase: Any) -> None:
-        self._read()
-        values: dict[str, list[float]] = {}
-        for _, name, value in self.window:
-            values.setdefault(name, []).append(value)
-        means = {name: sum(of) / len(of) for name, of in values.items()}
-        self.window = []
+        means = {name: sum(of) / len(of) for name, of in self.window.items()}
+        self.window = {}
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
         position, seconds = self.trainer.position, round(self.elapsed, 3)
         head = {"step": position, "phase": phase.name, "cycle": phase.cycle, "seconds": seconds}
         self.rows.append({**head, **self.latest})
 
-    def _read(self) -> None:
-        """Read the metrics of the updates since the last row, and refuse what is not finite."""
-        self.window = [(position, name, float(value)) for position, name, value in self.window]
-        for position, name, value in self.window:
-            if not math.isfinite(value):
-                phase = self.trainer.schedule[bisect(self.ends, position - 1)]
-                raise FloatingPointError(
-                    f"{name} is {value} at update {position} ({phase.name}, cycle "
-                    f"{phase.cycle}): a smaller learning rate or another seed may help; "
-                    f"{self.path} keeps the checkpoint before"
-                )
-
     def _save(self) -> None:
-        self._read()
         position = self.trainer.position
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):

@@ -1,4 +1,6 @@
-"""The numbers of a run, read from the tables of its analyses by the registry of metrics."""
+"""The numbers of a run, read from the tables of its analyses by the registry of metrics, and when
+to doubt them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,12 +18,15 @@ from plot_attractors.measures.registry import (
     RUN_METRICS,
     Metric,
 )
+from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 from plot_attractors.runs import Run
 from plot_attractors.runs.tables import read_table
 
-__all__ = ["NUMBERS", "kept", "minutes", "numbers", "table_file", "value_of"]
+__all__ = ["NUMBERS", "doubts", "kept", "minutes", "numbers", "table_file", "value_of"]
 
 NUMBERS = "numbers.json"  # of an exported run
+SLOPES = 0.85, 1.15  # of log q̂ on log R
+LEAST_ESS = 0.05  # effective share of the trajectories
 
 
 def table_file(run: Run, analysis: str) -> Path:
@@ -61,25 +67,19 @@ def _read(run: Run, analysis: str) -> pd.DataFrame | None:
 
 
 def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
-    """A metric in its table; NaN where there is none, or it lacks the column.
-
-    Raises ValueError for a table without a column that tells its rows apart.
-    """
+    """A metric in its table; NaN where there is none, or it lacks a column."""
     column, _, less = metric.column.partition("-")
-    if table is None or column not in table:
+    if table is None:
         return math.nan
-    where = dict(metric.where)
-    if metric.times:
-        where["steps"] = math.nan if "steps" not in table else table["steps"].min() * metric.times
+    where: dict[str, Any] = dict(metric.where)
     if where.get("split") and "split" not in table:
         del where["split"]
-    if lacking := sorted({*where, *filter(None, [less])} - set(table.columns)):
-        raise ValueError(
-            f"a table of the analysis {metric.analysis} lacks the column {lacking[0]!r}: make it "
-            "again"
-        )
-    if metric.times > 1 and not where["steps"]:  # a model without dynamics has no more steps
+    if not {column, less or column, "steps" if metric.times else column, *where} <= {*table}:
         return math.nan
+    if metric.times:
+        where["steps"] = table["steps"].min() * metric.times
+        if metric.times > 1 and not where["steps"]:  # a model without dynamics has no more steps
+            return math.nan
     for name, value in where.items():
         held_out = (name, value) == ("split", HELD_OUT)
         table = table[table[name] != "train" if held_out else table[name] == value]
@@ -89,3 +89,31 @@ def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
     else:
         table = table.groupby("split", sort=False).head(1) if "split" in table else table.head(1)
     return float((table[column] - (table[less] if less else 0.0)).mean())
+
+
+def doubts(numbers: Mapping[str, float]) -> list[str]:
+    """A sentence for each number that is beyond the yardstick, NaN being none:
+
+    - total variation from the posterior, extrapolated, or where that is not known above its noise
+      floor, a lower bound: at most `MOST_DISTANCE`, as in `gflownet.diagnose`;
+    - slope of log-frequency on log-reward: within `SLOPES`;
+    - path weights: an effective share of `LEAST_ESS` or more, and a k̂ of `MOST_K` at most.
+    """
+    distance, above = numbers["tv_extrapolated"], numbers["tv_excess"]
+    known = f"about {distance:.2f}; {above:.2f} above its noise floor"
+    if math.isnan(distance):
+        distance, known = above, f"{above:.2f} above its noise floor, a lower bound"
+    slope, share, k = (numbers[name] for name in ("slope", "ess_512", "k_hat_512"))
+    told = {
+        "Trajectories do not sample the posterior well: their total variation from it is "
+        f"{known} (good: at most {MOST_DISTANCE}).": distance > MOST_DISTANCE,
+        f"Sentences are sampled {'too uniformly' if slope < 1 else 'too selectively'}: the slope "
+        f"of log-frequency on log-reward is {slope:.2f} (good: {SLOPES[0]} to {SLOPES[1]}).": (
+            slope < SLOPES[0] or slope > SLOPES[1]
+        ),
+        f"Importance weights are uneven: the effective sample size is {share:.1%} of the samples "
+        f"(good: {LEAST_ESS:.0%} or more).": share < LEAST_ESS,
+        f"Importance weights cannot be trusted: their Pareto k̂ is {k:.2f} (good: at most "
+        f"{MOST_K}).": k > MOST_K,
+    }
+    return [sentence for sentence, beyond in told.items() if beyond]

@@ -58,11 +58,9 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     >>> suggestion("walk", ["sleep.walk", "bits"])
     "did you mean 'sleep.walk'? "
     """
-    by_end = {choice.rpartition(".")[2]: choice for choice in choices}
-    end = word.rpartition(".")[2]
-    near = [by_end[end]] if end in by_end else difflib.get_close_matches(word, by_end.values(), n=1)
-    near = near or [by_end[one] for one in difflib.get_close_matches(end, by_end, n=1)]
-    return f"did you mean {near[0]!r}? " if near else ""
+    ends = {choice.rpartition(".")[2]: choice for choice in choices}
+    near = difflib.get_close_matches(word.rpartition(".")[2], ends, n=1)
+    return f"did you mean {ends[near[0]]!r}? " if near else ""
 
 
 def find(kind: Kind, program: str | Path) -> Path:

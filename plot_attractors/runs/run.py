@@ -52,16 +52,12 @@ def defaults_of(model_program: ModuleType) -> tuple[str, str]:
     return getattr(config, "DATA", "hbv"), getattr(config, "INFERENCE", "gflownet_em")
 
 
-def default_path(run: Mapping[str, Any], model_program: ModuleType) -> Path:
+def default_path(run: Mapping[str, Any]) -> Path:
     """Directory of a run that was given none, by its table ``run`` of config.toml:
-    ``runs/<program>[-<data>][-<inference>]-<preset>-<seed>``, without those that are the program's
-    default; of the attractor model, the data's name.
+    ``runs/<program>-<data>-<inference>-<preset>-<seed>``.
     """
-    program, data, inference = (Path(run[key]).stem for key in ("program", "data", "inference"))
-    of_data, of_inference = defaults_of(model_program)
-    parts = [data] if program == ATTRACTOR else [program] + [data] * (run["data"] != of_data)
-    parts += [inference] * (run["inference"] != of_inference)
-    return Path("runs", "-".join([*parts, run["preset"], str(run["seed"])]))
+    names = [Path(run[key]).stem for key in ("program", "data", "inference")]
+    return Path("runs", "-".join([*names, run["preset"], str(run["seed"])]))
 
 
 class LoadedPrograms(NamedTuple):
@@ -125,7 +121,7 @@ def plan(
     }
     run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
-    out = default_path(run, loaded.model) if out is None else Path(out).expanduser()
+    out = default_path(run) if out is None else Path(out).expanduser()
     return Plan(out, config, configs, loaded)
 
 

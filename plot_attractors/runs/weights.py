@@ -17,47 +17,19 @@ from torch import Tensor
 
 from plot_attractors.runs.pretrained import WEIGHTS
 
-__all__ = ["FEW", "LARGEST", "load", "pack"]
-
-LARGEST = 1_500_000  # bytes; above, the large tensors are rounded to float16
-FEW = 4096  # numbers of a tensor that stays as it is: embeddings, frequencies, biases
+__all__ = ["load", "pack"]
 
 
 def pack(
-    state: Mapping[str, Tensor],
-    config: Mapping[str, Any],
-    position: int,
-    data: Mapping[str, Any] | None = None,
-) -> tuple[bytes, str]:
+    state: Mapping[str, Tensor], config: Mapping[str, Any], position: int, data: Mapping[str, Any]
+) -> bytes:
     """The file of a model's state, with its settings, the number of updates, and `data.digests` of
-    what it was trained on, and its precision.
-
-    Float32 where that is at most `LARGEST` bytes; otherwise tensors of more than `FEW` numbers are
-    rounded to float16, to three digits.
+    what it was trained on.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    precision = "float32"
-    if sum(value.nbytes for value in tensors.values()) > LARGEST:
-        precision = "float16"
-        for name, value in tensors.items():
-            if value.dtype == torch.float32 and value.numel() > FEW:
-                tensors[name] = value.half()
-    header = {"config": json.dumps(config), "position": str(position)}
-    if data:
-        header["data"] = json.dumps(data)
+    header = {"config": json.dumps(config), "position": str(position), "data": json.dumps(data)}
     header["sha256"] = _digest(header, tensors)
-    raw = save(tensors, {"format": "pt", **header})  # by convention: of PyTorch
-    return _in_order(raw), precision
-
-
-def _in_order(raw: bytes) -> bytes:
-    """The same file, byte for byte, of the same weights: `save` leaves metadata in any order."""
-    size = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + raw[8 + size :]
+    return save(tensors, {"format": "pt", **header})  # by convention: of PyTorch
 
 
 def load(path: Path) -> dict[str, Any]:

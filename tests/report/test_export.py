@@ -13,7 +13,7 @@ import torch
 from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import export as export_
 from plot_attractors.report.export import export
-from plot_attractors.runs import Run, fit, pretrained, registry, store, weights
+from plot_attractors.runs import Run, fit, pretrained, registry, store
 from plot_attractors.runs.analyze import analyze, applies
 from plot_attractors.runs.numbers import numbers
 
@@ -95,27 +95,6 @@ def test_the_card_tells_of_the_run(made: tuple[Run, Path]) -> None:
     assert "binary tree of prototypes" in card
     environment = json.loads((folder / "environment.json").read_text())
     assert not {"command", "platform"} & environment.keys()
-
-
-def test_large_tensors_are_rounded_where_the_file_would_be_too_large(
-    made: tuple[Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, _ = made
-    state = {"few": torch.randn(10), "many": torch.randn(100, 100), "mask": torch.ones(9, 9) > 0}
-    whole, precision = weights.pack(state, run.config, 1)
-    assert precision == "float32"
-    assert all(weights.pack(state, run.config, 1)[0] == whole for _ in range(9))
-    monkeypatch.setattr(weights, "LARGEST", 10_000)
-    content, precision = weights.pack(state, run.config, 1)
-    assert precision == "float16"
-    assert len(content) < 0.6 * len(whole)
-    (tmp_path / pretrained.WEIGHTS).write_bytes(content)
-    loaded = weights.load(tmp_path)["inference"]["model"]
-    assert torch.equal(loaded["few"], state["few"])
-    assert torch.equal(loaded["mask"], state["mask"])
-    assert loaded["many"].dtype == torch.float32
-    assert torch.allclose(loaded["many"], state["many"], rtol=2**-10)
-    assert not torch.equal(loaded["many"], state["many"])
 
 
 def test_a_flipped_byte_is_noticed_or_harmless(made: tuple[Run, Path], tmp_path: Path) -> None:

@@ -117,7 +117,6 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
         "Trained with plot-attractors 0.0.1",
         "The run does not fit the model program of today: there is no setting 'gone'",
         "Trained with changes to the code that no commit holds.",
-        "lacks the column",
         "summary.csv cannot be read",
         "picture cannot be read",
         "<b>",

@@ -236,12 +236,3 @@ def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None
         assert call([*paths, "-o", tmp_path / name]).exit_code == 0
     assert (tmp_path / "out/table.md").read_text(encoding="utf-8") == shown.stdout
     assert pd.read_csv(tmp_path / "out/table.csv")["lr"].tolist() == [0.5, 0.001]
-
-
-def test_a_table_without_a_column_that_it_always_had_is_refused(tmp_path: Path) -> None:
-    run = make(tmp_path / "a")
-    add(run, "information_loss", "steps,n,mean,p,kl,p_negative,kl_exact\n20,9,1,0.4,0.2,0,0.1\n")
-    assert math.isnan(compare(run).iloc[0]["kl_clamped"])  # which came later
-    add(run, "calibration", "steps,value,floor\n20,1,1\n")
-    with pytest.raises(ValueError, match="analysis calibration lacks the column 'statistic'"):
-        compare(run)

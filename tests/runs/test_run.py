@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -25,7 +24,6 @@ from plot_attractors.runs import (
     Interrupted,
     Progress,
     Run,
-    default_path,
     fit,
     loop,
     registry,
@@ -346,16 +344,9 @@ def test_an_inference_program_has_presets_for_a_kind_of_data(tmp_path: Path) -> 
 
 def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert fit(MODEL, preset="smoke", seed=4) == Path("runs/toy_model-smoke-4")
-    assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
-    model = SimpleNamespace(Config=SimpleNamespace(DATA="hbv", INFERENCE="wake_sleep_em"))
-    for program, data, inference, name in (
-        ("/a/mine.py", "hbv", "other_em", "mine-other_em-full-0"),
-        ("vqvae", "dsprites", "wake_sleep_em", "vqvae-dsprites-full-0"),
-        ("attractor", "dsprites", "wake_sleep_em", "dsprites-full-0"),
-    ):
-        names = {"program": program, "data": data, "inference": inference}
-        assert default_path({**names, "preset": "full", "seed": 0}, model) == Path("runs", name)  # type: ignore[arg-type]
+    path = fit(MODEL, preset="smoke", seed=4)
+    assert path == Path("runs/toy_model-toy_data-toy_inference-smoke-4")
+    assert (tmp_path / path / "checkpoint.pt").is_file()
 
 
 def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
