@@ -17,7 +17,6 @@ class Config(ColumnRoles):
     path: Path | None = setting(None, "of the folder, or of an npy file, as in --data photos")
     side: Side = setting(32, "pixels of an image's side")
     table: Path | None = setting(None, "of what is known of the images: a CSV with a row an image")
-    continuous: tuple[str, ...] = setting((), "columns of whole numbers that are")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"side": 16}}
@@ -28,4 +27,4 @@ def load(config: Config) -> ImageSet:
     c = config
     if c.path is None:
         raise ValueError("Say which images to read: --data photos (folder or npy).")
-    return read_images(c.path, c.table, side=c.side, continuous=c.continuous, **c.roles)
+    return read_images(c.path, c.table, side=c.side, **c.roles)

@@ -16,7 +16,6 @@ KIND = "table"  # presets of other programs may be for data of this kind
 @dataclass(frozen=True)
 class Config(ColumnRoles):
     path: Path | None = setting(None, "of the table, as in --data animals.csv")
-    names: str = setting("", "column that names the rows, such as the animal")
     missing: Missing = setting("refuse", "missing values; ignore: no likelihood has them")
 
 
@@ -30,4 +29,4 @@ def load(config: Config) -> BinaryTable:
             "Say which table to read: --data animals.csv (CSV or Parquet). A sample: "
             f"--data {SAMPLE} --set names=animal --set labels=class"
         )
-    return read_table(config.path, names=config.names, missing=config.missing, **config.roles)
+    return read_table(config.path, missing=config.missing, **config.roles)

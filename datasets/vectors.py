@@ -16,8 +16,6 @@ KIND = "vectors"  # presets of other programs may be for data of this kind
 class Config(ColumnRoles):
     path: Path | None = setting(None, "of the file, as in --data embeddings.npy")
     table: Path | None = setting(None, "of what is known of the vectors: a CSV with a row a vector")
-    names: str = setting("", "column that names the rows")
-    continuous: tuple[str, ...] = setting((), "labels of whole numbers that are")
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}}
@@ -28,4 +26,4 @@ def load(config: Config) -> Vectors:
     c = config
     if c.path is None:
         raise ValueError("Say which vectors to read: --data embeddings.npy (or CSV, ...).")
-    return read_vectors(c.path, c.table, names=c.names, continuous=c.continuous, **c.roles)
+    return read_vectors(c.path, c.table, **c.roles)

@@ -15,10 +15,10 @@ from torch import Tensor
 from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
 from plot_attractors.data.checks import reading
-from plot_attractors.data.columns import suggestion
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
+from plot_attractors.runs.registry import suggestion
 
 REFERENCE = 2000, 8000  # training inputs that tell what sentences mean, at least and at most
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
@@ -131,7 +131,10 @@ def _named(run: Run, text: str) -> Inputs:
         return _with_features(data, text)
     if path.exists() or path.suffix:
         return _read(run, path)
-    raise ValueError(f"there is no input {text!r}{suggestion(text, known) if known else ''}")
+    raise ValueError(
+        f"there is no input {text!r}: {suggestion(text, known)}"
+        "an input is a name, a number, features, values, or a file"
+    )
 
 
 def _read(run: Run, path: Path) -> Inputs:

@@ -13,9 +13,9 @@ from plot_attractors.data.batch import (
     is_real,
     pairs,
 )
-from plot_attractors.data.columns import ColumnRoles
 from plot_attractors.data.digests import differences, digests
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
+from plot_attractors.data.featured import ColumnRoles
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from plot_attractors.data.batch import split_rows
+from plot_attractors.data.batch import Feature
 from plot_attractors.data.checks import reading
-from plot_attractors.ranges import Seed, Share, setting
 
-__all__ = [
-    "MISSING", "ColumnRoles", "Columns", "listed", "names_in", "read_columns", "suggestion",
-]  # fmt: skip
+__all__ = ["MISSING", "Columns", "listed", "read_columns"]
 
 BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
-SPLIT = BINARY | {"train": 0, "held_out": 1}
 DASHES = ("-", "–", "−")
 MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
+MOST = 1e30  # of a number: its square and differences are told in single precision
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
 MOST_NAMES = 10  # column names that one sentence lists
@@ -57,8 +51,8 @@ class Columns:
         """Refuse names that no column has."""
         for name in names:
             if name not in self.frame.columns:
-                near = suggestion(name, list(self.frame.columns))
-                raise ValueError(f"{self.name} has no column {name!r}{near}")
+                known = listed([str(column) for column in self.frame.columns])
+                raise ValueError(f"{self.name} has no column {name!r}: it has {known}")
 
     def is_numeric(self, name: str) -> bool:
         """Whether a column holds numbers or booleans, not texts."""
@@ -69,7 +63,7 @@ class Columns:
         for name in names:
             if not NUMBERED.fullmatch(name) or not self.is_numeric(name) or len(self.frame) < 3:
                 continue
-            number = self.numbers(name)
+            number = self.numbers(name, optional=True)
             if (number % 1 == 0).all() and self.frame[name].is_unique:
                 raise ValueError(
                     f"{self.column(name)} seems to number the rows ({number[0]:.0f}, "
@@ -84,7 +78,8 @@ class Columns:
         if missing.any() and not optional:
             raise ValueError(
                 f"{self.column(name)} has a missing value in {self.row(missing)}: fill it in, "
-                "remove the row, or set missing=ignore, to leave it out of the likelihood"
+                "remove the row, or, where inputs are 0 and 1, set missing=ignore, to leave it out "
+                "of the likelihood"
             )
         return missing
 
@@ -109,18 +104,33 @@ class Columns:
             )
         return np.where(missing, -1, number).astype(np.int8)
 
-    def numbers(self, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(rows,) the numbers of a column, NaN where one is missing."""
+    def numbers(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(rows,) the numbers of a column, NaN where one is missing that is optional."""
+        self.missing(name, optional)
         if not self.is_numeric(name):
             held = self.frame[name].dropna().iloc[:1].to_list() or [""]
             raise ValueError(
                 f"{self.column(name)} holds {held[0]!r}, which is no number: name it in labels, "
                 "names or ignore"
             )
-        return self.frame[name].to_numpy(float, na_value=np.nan)  # type: ignore[no-any-return]
+        number = self.frame[name].to_numpy(float, na_value=np.nan)
+        if (large := np.abs(number) > MOST).any():
+            raise ValueError(
+                f"{self.column(name)} has {number[large][0]:g} in {self.row(large)}: numbers are "
+                f"finite and at most {MOST:g}; divide the column, or remove the row"
+            )
+        return number  # type: ignore[no-any-return]
 
-    def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
-        """A column as codes (rows,), −1 where missing, and the values they stand for."""
+    def feature(
+        self, name: str, continuous: bool
+    ) -> tuple[Feature, np.ndarray[Any, np.dtype[np.float64]]]:
+        """What a column tells, and its values (rows,), NaN where they are missing: numbers, where
+        it is to be `continuous` or any is not whole, or else which of its values it is.
+        """
+        if continuous or self.is_numeric(name):
+            number = self.numbers(name, optional=True)
+            if continuous or (number[~np.isnan(number)] % 1 != 0).any():
+                return Feature(name), number
         # whole numbers are floats where one is missing: back, so that they read as in the file
         codes, values = pd.factorize(self.frame[name].convert_dtypes(), sort=True)
         outcomes = tuple(str(value) for value in values)
@@ -131,7 +141,7 @@ class Columns:
                 f"{self.column(name)} holds {min(dash)!r}: empty the cell where it is missing, or "
                 "write the value as a word"
             )
-        return codes.astype(np.int64), outcomes
+        return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """(rows,) a column as text, no value missing; none where no column has this name."""
@@ -145,86 +155,10 @@ class Columns:
         return tuple(texts)
 
 
-@dataclass(frozen=True)
-class ColumnRoles:
-    """What the columns of a table are: of inputs, or of what is known of images and vectors."""
-
-    labels: tuple[str, ...] = setting(
-        (), "columns that are no inputs; of images features, empty: all"
-    )
-    ignore: tuple[str, ...] = setting((), "columns to leave out")
-    held_out: str = setting(
-        "", "column that marks held-out rows, by 0 and 1, or train and held_out"
-    )
-    held_out_fraction: Share = setting(0.0, "part of the rows, where no column marks them")
-    split_seed: Seed = setting(0, "seed of the rows that held_out_fraction takes")
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        return {} if self.held_out_fraction else {"split_seed": "held_out_fraction is 0"}
-
-    @property
-    def roles(self) -> dict[str, Any]:
-        """The same as arguments of `read_table`, `read_images` and `read_vectors`."""
-        return {field.name: getattr(self, field.name) for field in fields(ColumnRoles)}
-
-    def others(self, *more: str | Sequence[str]) -> tuple[str, ...]:
-        """The columns that are neither inputs nor labels, and more of these; ValueError where a
-        column has two roles, or rows are held out in two ways.
-        """
-        others = [name for names in (self.ignore, self.held_out, *more) for name in names_in(names)]
-        if self.held_out and self.held_out_fraction:
-            raise ValueError("give either a held_out column or a held_out_fraction, not both")
-        if twice := _repeated([*names_in(self.labels), *others]):
-            raise ValueError(
-                f"column {twice[0]!r} is named twice among labels, names, ignore and held_out: "
-                "name it once"
-            )
-        return tuple(others)
-
-    def members(self, columns: Columns) -> dict[str, Tensor]:
-        """The rows (n,) of each split: those that a column marks as held out, or a share of all,
-        drawn by an own seed, and the others.
-        """
-        mask = torch.zeros(len(columns.frame), dtype=torch.bool)
-        if self.held_out:
-            mask = torch.from_numpy(columns.binary(self.held_out, SPLIT) == 1)
-        elif self.held_out_fraction:
-            generator = torch.Generator().manual_seed(self.split_seed)
-            order = torch.randperm(len(mask), generator=generator)
-            mask[order[: round(self.held_out_fraction * len(mask))]] = True
-        if (self.held_out or self.held_out_fraction) and len(mask.unique()) < 2:
-            raise ValueError(
-                f"{'every' if mask.all() else 'no'} row of {columns.name} is held out: both splits "
-                "need at least one"
-            )
-        return split_rows(mask)
-
-
-def names_in(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names, from one string of names separated by commas, too."""
-    parts = names.split(",") if isinstance(names, str) else names
-    return tuple(part.strip() for part in parts if part.strip())
-
-
 def listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = len(names) - MOST_NAMES
     return ", ".join(map(repr, names[:MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
-
-
-def suggestion(name: str, names: Sequence[str]) -> str:
-    """The end of a sentence on an unknown name: the names it may have meant, or all there are."""
-    by_case = {other.lower(): other for other in names}
-    close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
-    if close:
-        return f": did you mean {' or '.join(map(repr, close))}?"
-    return f": it has {listed(names)}"
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    counts = pd.Series(list(names), dtype=object).value_counts(sort=False)
-    return [str(name) for name in counts.index[counts > 1]]
 
 
 def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
@@ -252,8 +186,8 @@ def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
             f"{path.name} has a column without a name: name or remove it (an index of pandas: "
             "index=False)"
         )
-    if twice := _repeated(names):
-        raise ValueError(f"{path.name} has more than one column called {listed(twice)}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{path.name} has more than one column called {twice[0]!r}")
     for name in names:
         frame[name] = _text(frame[name]) if name in texts else _cells(frame[name])
     return Columns(frame, path)

@@ -20,11 +20,9 @@ def digests(data: Any) -> dict[str, str]:
     return {name: digest(value) for name, value in parts().items()}
 
 
-def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Names of the parts that differ; parts that only one of both has are not compared."""
-    # runs of before have (size, SHA-256, sums)
-    before = {name: one if isinstance(one, str) else one[1] for name, one in then.items()}
-    return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    return sorted(name for name in then.keys() & now.keys() if then[name] != now[name])
 
 
 def digest(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,82 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, Feature, Members
-from plot_attractors.data.columns import Columns, names_in, read_columns
+from plot_attractors.data.batch import Batch, Feature, Members, split_rows
+from plot_attractors.data.columns import BINARY, Columns, read_columns
+from plot_attractors.ranges import Seed, Share, setting
 
-__all__ = ["MOST", "Featured", "features_beside", "features_of", "rows_of"]
+__all__ = ["ColumnRoles", "Featured", "rows_of"]
 
 FILE = "file"  # column that names an image
-MOST = 1e30  # of a number: its square and differences are told in single precision
+SPLIT = BINARY | {"train": 0, "held_out": 1}
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """What the columns of a table are: of inputs, or of what is known of images and vectors."""
+
+    names: str = setting("", "column that names the rows, such as the animal")
+    labels: tuple[str, ...] = setting(
+        (), "columns that are no inputs but features; of another file, empty: all"
+    )
+    continuous: tuple[str, ...] = setting((), "features of whole numbers that are")
+    ignore: tuple[str, ...] = setting((), "columns to leave out")
+    held_out: str = setting(
+        "", "column that marks held-out rows, by 0 and 1, or train and held_out"
+    )
+    held_out_fraction: Share = setting(0.0, "part of the rows, where no column marks them")
+    split_seed: Seed = setting(0, "seed of the rows that held_out_fraction takes")
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        return {} if self.held_out_fraction else {"split_seed": "held_out_fraction is 0"}
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The same as arguments of `read_table`, `read_images` and `read_vectors`."""
+        return {field.name: getattr(self, field.name) for field in fields(ColumnRoles)}
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are no inputs."""
+        single = [name for name in (self.names, self.held_out) if name]
+        return (*self.labels, *self.continuous, *self.ignore, *single)
+
+    def features(self, columns: Columns, beside: bool) -> tuple[tuple[Feature, ...], Tensor]:
+        """The features in `labels` and `continuous`, or of a table `beside` the inputs in all
+        columns that are nothing else, and their values (N, F), NaN where they are missing.
+        """
+        columns.require(self.named)
+        names: Sequence[str] = [*dict.fromkeys((*self.labels, *self.continuous))]
+        if beside and not self.labels:
+            others = (*self.ignore, self.names, self.held_out)
+            names = [name for name in columns.frame.columns if name not in others]
+            names = columns.without_numbering(names)
+        known = [columns.feature(name, name in self.continuous) for name in names]
+        values = np.empty((len(columns.frame), len(known)), np.float32)
+        for k, (_, column) in enumerate(known):
+            values[:, k] = column
+        return tuple(feature for feature, _ in known), torch.from_numpy(values)
+
+    def members(self, columns: Columns) -> dict[str, Tensor]:
+        """The rows (n,) of each split: those that a column marks as held out, or a share of all,
+        drawn by an own seed, and the others.
+        """
+        mask = torch.zeros(len(columns.frame), dtype=torch.bool)
+        if self.held_out and self.held_out_fraction:
+            raise ValueError("give either a held_out column or a held_out_fraction, not both")
+        if self.held_out:
+            mask = torch.from_numpy(columns.binary(self.held_out, SPLIT) == 1)
+        elif self.held_out_fraction:
+            generator = torch.Generator().manual_seed(self.split_seed)
+            order = torch.randperm(len(mask), generator=generator)
+            mask[order[: round(self.held_out_fraction * len(mask))]] = True
+        if (self.held_out or self.held_out_fraction) and len(mask.unique()) < 2:
+            raise ValueError(
+                f"{'every' if mask.all() else 'no'} row of {columns.name} is held out: both splits "
+                "need at least one"
+            )
+        return split_rows(mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +132,11 @@ class Featured(Members):
         return {"names": self.row_names, "labels": labels, "splits": self.members}
 
 
-def rows_of(
-    table: Path, names: list[str], count: int, inputs: str, texts: Sequence[str] = ()
-) -> Columns:
+def rows_of(table: Path, names: list[str], count: int, inputs: str, text: str) -> Columns:
     """The table's rows in the order of the `count` inputs of a file, by the column ``file`` where
-    these have `names`; `texts` as of `read_columns`.
+    these have `names`; another column that names something is `text`.
     """
-    columns = read_columns(table, (FILE, *texts))
+    columns = read_columns(table, (FILE, text))
     frame = columns.frame
     if not names:
         if len(frame) != count:
@@ -87,45 +154,3 @@ def rows_of(
         )
     ordered = frame.set_index(files).loc[names].drop(columns=FILE).reset_index(drop=True)
     return replace(columns, frame=ordered)
-
-
-def features_beside(
-    columns: Columns, labels: Sequence[str], continuous: Sequence[str], others: Sequence[str]
-) -> tuple[tuple[Feature, ...], Tensor]:
-    """As `features_of`, of a table with a row an input: of the columns in `labels`, or of all but
-    the `others`.
-    """
-    rest = [name for name in columns.frame.columns if name not in others]
-    chosen = names_in(labels) or columns.without_numbering(rest)
-    return features_of(columns, [*dict.fromkeys((*chosen, *continuous))], continuous)
-
-
-def features_of(
-    columns: Columns, names: Sequence[str], continuous: Sequence[str] | None
-) -> tuple[tuple[Feature, ...], Tensor]:
-    """The features that columns hold, and their values (N, F), NaN where they are missing.
-
-    A column is continuous where it holds numbers that are not whole, or `continuous` names it;
-    where that is None, none is.
-    """
-    pairs = [_feature(columns, name, continuous) for name in names]
-    values = np.empty((len(columns.frame), len(pairs)), np.float32)
-    for k, (_, column) in enumerate(pairs):
-        values[:, k] = column
-    return tuple(feature for feature, _ in pairs), torch.from_numpy(values)
-
-
-def _feature(columns: Columns, name: str, continuous: Sequence[str] | None) -> tuple[Feature, Any]:
-    named = name in (continuous or ())
-    codes, outcomes = columns.codes(name)
-    numeric = named or columns.is_numeric(name)
-    if numeric and not pd.api.types.is_bool_dtype(columns.frame[name].dtype):
-        number = columns.numbers(name)
-        if (large := np.abs(number) > MOST).any():
-            raise ValueError(
-                f"{columns.column(name)} has {number[large][0]:g} in {columns.row(large)}: numbers "
-                f"are finite and at most {MOST:g}; divide the column, or empty the cell"
-            )
-        if named or (continuous is not None and (number[~np.isnan(number)] % 1 != 0).any()):
-            return Feature(name), number.astype(np.float32)
-    return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)

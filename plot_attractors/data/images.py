@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from plot_attractors.data.checks import check_whole, read_array, reading
-from plot_attractors.data.columns import ColumnRoles, Columns, names_in
+from plot_attractors.data.columns import Columns
 from plot_attractors.data.digests import digest
-from plot_attractors.data.featured import Featured, features_beside, rows_of
+from plot_attractors.data.featured import ColumnRoles, Featured, rows_of
 
 __all__ = ["ImageSet", "Images", "read_images"]
 
@@ -91,7 +90,6 @@ def read_images(
     table: str | Path | None = None,
     *,
     side: int = 32,
-    continuous: str | Sequence[str] = (),
     **roles: Any,
 ) -> ImageSet:
     """Read images from a folder and its subfolders, or from an array (npy).
@@ -103,30 +101,26 @@ def read_images(
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
-    features, or only those in ``labels``. A column is continuous where it holds numbers that are
-    not whole, or ``continuous`` names it, else categorical. Without a table, the subfolder of an
-    image is its one feature, ``folder``. ``roles``: see `ColumnRoles`.
+    features, or only those in ``labels``; ``roles``: see `ColumnRoles`. Without a table, the
+    subfolder of an image is its one feature, ``folder``.
 
     Raises ValueError, naming the file, row or column, where something cannot be read or does not
     fit together, or a split would be empty.
     """
     path, given = Path(path), ColumnRoles(**roles)
     check_whole("the side of an image, in pixels,", side, 8, 128)
-    measured, others = names_in(continuous), given.others()
-    named = (*names_in(given.labels), *measured, *others)
     names, images, source = _read_folder(path, side) if path.is_dir() else _read_array(path, side)
     if (images == images[:1]).all():
         raise ValueError(f"{path.name} holds one image: at least two different ones are needed")
     if table is not None:
-        columns = rows_of(Path(table), names, len(images), path.name)
-    elif named:
-        raise ValueError("labels, continuous, ignore and held_out need a table: say which file")
+        columns = rows_of(Path(table), names, len(images), path.name, given.names)
+    elif given.named:
+        raise ValueError(f"{given.named[0]!r} is a column of a table: say which file")
     else:
         columns = Columns(_folders(names, len(images)), path)
-    columns.require(named)
-    features, values = features_beside(columns, given.labels, measured, others)
-    members = given.members(columns)
-    return ImageSet(path.name, tuple(names), values, features, members, images, source)
+    features, values = given.features(columns, beside=True)
+    rows = tuple(names) or columns.texts(given.names)
+    return ImageSet(path.name, rows, values, features, given.members(columns), images, source)
 
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +12,8 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.checks import as_bits
-from plot_attractors.data.columns import (
-    ColumnRoles,
-    listed,
-    names_in,
-    read_columns,
-)
-from plot_attractors.data.featured import Featured, features_of
+from plot_attractors.data.columns import listed, read_columns
+from plot_attractors.data.featured import ColumnRoles, Featured
 from plot_attractors.language import pairs_to_fit
 
 __all__ = ["SAMPLE", "BinaryTable", "Missing", "read_table"]
@@ -85,33 +79,21 @@ class BinaryTable(Featured):
         return super().loaded_parts() | own
 
 
-def read_table(
-    path: str | Path,
-    labels: str | Sequence[str] = (),
-    *,
-    names: str = "",
-    missing: Missing = "refuse",
-    **roles: Any,
-) -> BinaryTable:
+def read_table(path: str | Path, *, missing: Missing = "refuse", **roles: Any) -> BinaryTable:
     """Read a table from a CSV, TSV or Parquet file, as of `read_columns`.
 
     Columns hold 0 and 1, true and false, or yes and no. Those that are the same in every row are
-    left out, which the log says. Others are named, several in one string with commas between, or in
-    a sequence:
-
-    - ``labels``: categorical columns that are not inputs; more ``roles``: see `ColumnRoles`;
-    - ``names``: the column that names the rows;
-    - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore").
+    left out, which the log says. Others have ``roles``: see `ColumnRoles`. Missing values are
+    refused, or left out of every likelihood ("ignore").
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
     not binary, a row has no value at all or too few cells, a column is unnamed or unknown, or
     a split is empty.
     """
-    path, given = Path(path), ColumnRoles(labels=names_in(labels), **roles)
-    named = (*given.labels, *given.others(names))
-    table = read_columns(path, [names])
-    table.require(named)
-    inputs = [name for name in table.frame.columns if name not in named]
+    path, given = Path(path), ColumnRoles(**roles)
+    table = read_columns(path, [given.names])
+    features, values = given.features(table, beside=False)
+    inputs = [name for name in table.frame.columns if name not in given.named]
     bits = [table.binary(column, optional=missing == "ignore") for column in inputs]
     x = np.stack(bits, 1) if bits else np.empty((len(table.frame), 0), np.int8)
     varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
@@ -129,10 +111,9 @@ def read_table(
     x = x[:, varies]
     if (empty := (x < 0).all(axis=1)).any():
         raise ValueError(f"{table.row(empty)} of {path.name} has no value at all: remove it")
-    features, values = features_of(table, given.labels, None)
     return BinaryTable(
         path.name,
-        table.texts(names),
+        table.texts(given.names),
         values,
         features,
         given.members(table),

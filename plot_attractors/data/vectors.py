@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,8 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.checks import as_rows, read_array
-from plot_attractors.data.columns import (
-    ColumnRoles,
-    Columns,
-    listed,
-    names_in,
-    read_columns,
-)
-from plot_attractors.data.featured import MOST, Featured, features_beside, features_of, rows_of
+from plot_attractors.data.columns import MOST, Columns, listed, read_columns
+from plot_attractors.data.featured import ColumnRoles, Featured, rows_of
 from plot_attractors.language import pairs_to_fit
 
 __all__ = ["Vectors", "read_vectors"]
@@ -35,7 +28,7 @@ LEAST = 1e-6  # of its mean, that a column varies by
 class Vectors(Featured):
     """Real-valued vectors, standardised by the training rows, some of which may be held out.
 
-    - ``array``: (rows, columns) numbers as they are in the file;
+    - ``array``: (rows, columns) float32, numbers as they are in the file;
     - ``kept``: (D,) int64, the columns that vary; ``columns``: their names; ``mean`` and ``sd``:
       (D,) float32, of the training rows.
     """
@@ -80,30 +73,20 @@ class Vectors(Featured):
         table = read_columns(path, [names])
         table.require(self.columns)
         raw = np.zeros((len(table.frame), self.array.shape[1]), np.float32)
-        raw[:, self.kept] = np.stack([table.numbers(name) for name in self.columns], 1)
+        for k, name in zip(self.kept.tolist(), self.columns, strict=True):
+            raw[:, k] = table.numbers(name, optional=False)
         return self.as_inputs(raw), table.texts(names)
 
     def loaded_parts(self) -> dict[str, Any]:
         return super().loaded_parts() | {"values": self.array, "columns": self.columns}
 
 
-def read_vectors(
-    path: str | Path,
-    table: str | Path | None = None,
-    *,
-    names: str = "",
-    continuous: str | Sequence[str] = (),
-    **roles: Any,
-) -> Vectors:
+def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any) -> Vectors:
     """Read real-valued vectors, a row each, from an array (npy) or a table, as of `read_columns`.
 
-    Columns of arrays are called ``x1``, ``x2``, …; in a table every column is an input unless an
-    argument names it.
-
-    ``table`` is a table with a row a vector, in the same order. Its columns are features, or only
-    those in ``labels``; a column is continuous where it holds numbers that are not whole, or
-    ``continuous`` names it. ``names`` is the column that names the rows; ``roles``: see
-    `ColumnRoles`.
+    Columns of arrays are called ``x1``, ``x2``, …; in a table every column is an input unless it
+    has another of the ``roles``: see `ColumnRoles`. ``table`` is a table with a row a vector, in
+    the same order. Its columns are features, or only those in ``labels``.
 
     Each column is standardised by mean and standard deviation of the training rows. Columns that do
     not vary among these are left out, which the log says.
@@ -112,42 +95,22 @@ def read_vectors(
     not finite or beyond 1e30, a column numbers the rows, or a split would be empty.
     """
     path, given = Path(path), ColumnRoles(**roles)
-    measured, others = names_in(continuous), given.others(names)
-    named = (*names_in(given.labels), *measured)
-    array: Any = None
     if path.suffix.lower() == ".npy":
         array = read_array(path)
         if array.ndim != 2:
             raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")
         own = Columns(pd.DataFrame(array).rename(columns=lambda k: f"x{k + 1}"), path)
     else:
-        own = read_columns(path, [names])
-    inputs = [name for name in own.frame.columns if name not in (*named, *others)]
-    numbers = [own.numbers(name) for name in own.without_numbering(inputs)]
-    if not numbers:
-        raise ValueError(f"{path.name} has no column of numbers besides those that are named")
-    x = np.stack(numbers, 1)
-    if table is None:
-        columns = own
-        columns.require((*named, *others))
-        features, values = features_of(columns, named, measured)
-    else:
-        columns = rows_of(Path(table), [], len(x), path.name, [names])
-        columns.require((*named, *others))
-        features, values = features_beside(columns, given.labels, measured, others)
+        own = read_columns(path, [given.names])
+    columns = own
+    if table is not None:
+        columns = rows_of(Path(table), [], len(own.frame), path.name, given.names)
+    features, values = given.features(columns, beside=table is not None)
     members = given.members(columns)
-    for k, name in enumerate(inputs):
-        if (wrong := ~(np.abs(x[:, k]) <= MOST)).any():
-            raise ValueError(
-                f"{own.column(name)} has {x[wrong, k][0]:g} in {own.row(wrong)}: vectors are "
-                f"finite numbers of at most {MOST:g}; fill in, divide the column, or remove the row"
-            )
-    rounded = ((x % 1 == 0) & (x != x.astype(np.float32))).any(0)
-    if rounded.any():
-        logger.warning(
-            "whole numbers beyond %s are rounded, as of single precision, in %s: subtract a "
-            "constant, or divide", f"{2**24:,}", listed(np.array(inputs)[rounded].tolist()),
-        )  # fmt: skip
+    inputs = own.without_numbering([n for n in own.frame.columns if n not in given.named])
+    if not inputs:
+        raise ValueError(f"{path.name} has no column of numbers besides those that are named")
+    x = np.stack([own.numbers(name, optional=False) for name in inputs], 1)
     train = x[members["train"].numpy()]
     mean, sd = train.mean(0), train.std(0, ddof=min(1, len(train) - 1))
     varies = sd > LEAST * np.abs(mean) + 1 / MOST
@@ -159,11 +122,11 @@ def read_vectors(
         logger.warning("%s of %s do not vary %s, and are left out", gone, path.name, little)
     return Vectors(
         path.name,
-        columns.texts(names),
+        columns.texts(given.names),
         values,
         features,
         members,
-        x.astype(np.float32) if array is None else array,
+        x.astype(np.float32),
         torch.from_numpy(np.flatnonzero(varies)),
         tuple(np.array(inputs)[varies].tolist()),
         torch.from_numpy(mean[varies]).float(),

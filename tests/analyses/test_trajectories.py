@@ -122,7 +122,7 @@ def test_labels_of_a_table(oracle: Untrained, tmp_path: Path) -> None:
     frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])
     frame["family"] = [("cats", "dogs", "")[k % 3] for k in range(len(frame))]
     frame.to_csv(tmp_path / "table.csv", index=False)
-    table = read_table(tmp_path / "table.csv", labels="family")
+    table = read_table(tmp_path / "table.csv", labels=("family",))
     view = view_of(Untrained(oracle.model, table))
     assert view["labels"][0]["name"] == "family"
     values = ("cats", "dogs", "missing")

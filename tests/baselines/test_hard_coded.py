@@ -75,7 +75,7 @@ def test_a_path_is_spelled_out() -> None:
 
 
 def test_a_table_has_a_token_for_every_value(tmp_path: Path) -> None:
-    data = read_table(table(tmp_path / "t.csv"), "colour,size")
+    data = read_table(table(tmp_path / "t.csv"), labels=("colour", "size"))
     program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(), data)
     assert model.language == Language((2, 2))  # blue, red; big, small

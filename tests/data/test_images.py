@@ -138,7 +138,7 @@ def test_features_come_from_a_table(tmp_path: Path) -> None:
     assert data.splits == ("train", "held_out")
     assert data.members["held_out"].tolist() == [0, 1]
     assert set(data.batch(99).y.tolist()) == {2, 3, 4, 5}
-    chosen = read_images(pets, rows, side=16, labels="legs", continuous="legs")
+    chosen = read_images(pets, rows, side=16, labels=("legs",), continuous=("legs",))
     assert [(f.name, f.outcomes) for f in chosen.features] == [("legs", ())]
     rest = read_images(pets, rows, side=16, ignore=("split", "coat"))
     assert rest.label_names == ("weight", "legs")
@@ -214,8 +214,8 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
         ({"file": [*NAMES[:5], None], "coat": 1}, {}, "needs one row for each image of pets"),
         ({"file": NAMES, "none": None}, {}, "column 'none' of a.csv has no value"),
         ({"file": NAMES, "weight": np.inf}, {}, "column 'weight' of a.csv has inf in row 1"),
-        (None, {"labels": "coats"}, "no column 'coats': did you mean 'coat'"),
-        (None, {"continuous": "coat"}, "holds 'a', which is no number"),
+        (None, {"labels": ("coats",)}, "no column 'coats': it has 'coat'"),
+        (None, {"continuous": ("coat",)}, "holds 'a', which is no number"),
         (None, {"held_out": "coat"}, "column 'coat' of a.csv holds 'a' in row 1"),
     ],
 )
@@ -228,5 +228,5 @@ def test_what_is_wrong_with_a_table(
 
 def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     images = array(tmp_path / "x.npy")
-    assert "need a table: say which file" in refusal(images, labels="coat")
+    assert "'coat' is a column of a table: say which" in refusal(images, labels=("coat",))
     assert "5 rows" in refusal(images, table(tmp_path / "f.csv", digit=range(5)))

@@ -173,7 +173,7 @@ OTHER: dict[str, Any] = {  # values that change what is there
     "names": "animal",
     "held_out": "new",
     "held_out_fraction": 0.5,
-    "continuous": ("size",),
+    "continuous": ("legs",),
     "missing": "ignore",
 }
 
