@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -50,28 +50,20 @@ def simulate(
     model: AttractorModel,
     z0: Tensor,
     steps: int | None = None,
-    *,
-    noise: float = 1.0,
     start: Tensor | None = None,
     time: int = 0,
 ) -> Tensor:
     """(steps + 1, n, d) trajectories of inputs with z0 (n, d), 2T steps by default.
 
-    The standard deviation of every step is multiplied by `noise`. States begin at `start` (n, d),
-    at a `time` of the dynamics, in the place of z0 with its onset at time 0.
+    States begin at `start` (n, d), at a `time` of the dynamics, in the place of z0 with its onset
+    at time 0.
     """
     steps = LENGTH * model.steps if steps is None else steps
-
-    def scaled(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-        to = model.transition(z, t, context)
-        return to.mean + noise * (to.sample() - to.mean)
-
-    options: dict[str, Any] = {"start": time} | ({} if noise == 1 else {"step": scaled})
     first = z0 if start is None else start
     if start is not None and not time:
         first = start - model.onset.vector  # which is added to it
     parts = zip(first.split(ROWS), z0.split(ROWS), strict=True)
-    z = [model.trajectories(z, steps, context=seen, **options) for z, seen in parts]
+    z = [model.trajectories(z, steps, context=seen, start=time) for z, seen in parts]
     return torch.cat(z, 1)
 
 

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from pyro.distributions import Normal
 
-from plot_attractors.analysis.responses import Choices, Responses, right, shares
+from plot_attractors.analysis.responses import Choices, right, shares
 from plot_attractors.model.attractor import Encoding
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, measured, untrained
 
 program = registry.load("analyses", "behaviour")
-
-
-def test_times_of_an_input_are_compared_with_each_other() -> None:
-    """Errors are fast, and most inputs are fast ones that are told right: the responses of all
-    inputs together have every sign the other way round.
-    """
-    generator = np.random.default_rng(0)
-    hard = np.arange(8) < 2
-    time = np.where(hard, 30, 10)[:, None] - generator.gamma(2, size=(8, 40))
-    wrong = time.argsort(1).argsort(1) < np.where(hard, 20, 2)[:, None]
-    choice, own = torch.tensor(wrong).long(), torch.zeros(8, dtype=torch.long)
-    responses = Responses(choice, torch.tensor(time), choice[None])
-    assert program._row(responses, own)["sd"] == pytest.approx(time.std(1).mean())
-    assert time.std(1).mean() < time.std() / 5
-    table = program.conditional_accuracy(responses, own, torch.ones(1, 8, dtype=torch.float64))
-    ordered = np.take_along_axis(~wrong, time.argsort(1), 1).reshape(8, 5, 8).mean((0, 2))
-    assert table["correct"].tolist() == pytest.approx(ordered)
-    assert table["correct"].is_monotonic_increasing
-    by_time = (~wrong).ravel()[time.ravel().argsort()]
-    assert by_time[:160].mean() > by_time[160:].mean()
 
 
 def test_shares_and_right_choices_leave_out_what_did_not_respond() -> None:
@@ -68,7 +47,6 @@ def test_jumps_are_told() -> None:
     tables = measured("behaviour", run, inputs=10, draws=8, decoder_inputs=200, decoder_updates=20)
     summary = tables["summary.csv"].set_index("statistic")["value"]
     assert (summary["responded"], summary["at_once"]) == (1, 1)
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 def test_an_unknown_feature_is_refused() -> None:

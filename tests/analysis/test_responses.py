@@ -44,27 +44,20 @@ def test_a_choice_may_last_while_sentences_change() -> None:
     assert (float(same.time), int(same.choice)) == (0, 0)
 
 
-def test_noise_and_start_of_simulations() -> None:
-    model, z0 = tiny(), torch.randn(4, 3)
-    torch.manual_seed(0)
-    plain = simulate(model, z0, T)
-    torch.manual_seed(0)
-    assert_close(plain, model.trajectories(z0, T))
-    torch.manual_seed(0)
-    assert_close(simulate(model, z0, T, start=model.initial(z0)), plain)
-    still = simulate(model, z0, T, noise=0.0)
-    assert_close(still, simulate(model, z0, T, noise=0.0))
-    assert_close(still[1], model.transition(model.initial(z0), 0.0, z0).mean)
-    torch.manual_seed(0)
-    twice = simulate(model, z0, 1, noise=2.0)
-    assert_close(twice[1] - still[1], 2 * (plain[1] - still[1]), rtol=1e-4, atol=1e-5)
-
-
-def test_a_simulation_may_go_on_from_a_later_time() -> None:
+def test_a_simulation_may_begin_elsewhere_or_go_on_from_a_later_time() -> None:
     model, z = tiny({"dynamics.sees": ("time",)}), torch.randn(4, 3)
-    later = simulate(model, z, 1, noise=0.0, start=z, time=3)
-    assert_close(later[1], model.transition(z, 3.0, z).mean)
-    assert not torch.allclose(later[1], model.transition(z, 0.0, z).mean)
+    trajectories = []
+    for start in (None, model.initial(z)):
+        torch.manual_seed(0)
+        trajectories.append(simulate(model, z, T, start=start))
+    assert_close(*trajectories)
+    torch.manual_seed(0)
+    noise = torch.randn(z.shape)
+    for time in (0, 3):
+        to = model.transition(z, float(time), z)
+        torch.manual_seed(0)
+        later = simulate(model, z, 1, start=z, time=time)
+        assert_close(later[1], to.mean + to.stddev * noise)
 
 
 def test_exact_choices_are_the_posterior_summed() -> None:
