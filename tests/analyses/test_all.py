@@ -5,16 +5,14 @@ to.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from plot_attractors.analysis import style
-from plot_attractors.runs import Run, fit, registry, tables
+from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
 from ..run_directory import lacking
@@ -84,23 +82,15 @@ def test_distributions_of_information_loss_give_back_the_table(run: Run) -> None
 
 def test_calibration_table(run: Run) -> None:
     table = summary(run, "calibration")
-    table, held_out = (table[table["split"] == split] for split in ("train", "held_out"))
-    keys = ["steps", "statistic"]
-    assert held_out[keys].to_numpy().tolist() == table[keys].to_numpy().tolist()
+    table = table[table["split"] == "train"]
     wide = table.pivot(index="steps", columns="statistic", values="value")
     assert list(wide.index) == [20, 40, 100]
-    needed = (
-        "tv slope elbo log_z eubo ess_512 sentences_in_use tokens_in_use k_hat_512 "
-        "distance tv_discretizer tv_policy tv_policy_resampled tv_brownian tv_encoder"
-    )
-    of_tv = [name for name in needed.split() if name.startswith("tv")]
-    ends = {f"{name}_extrapolated{se}" for name in of_tv for se in ("", "_se")}
-    assert {*needed.split(), *ends} == set(wide.columns)
     once = ["elbo", "eubo", "ess_512", "k_hat_512"]  # at T alone
     once += [*wide.filter(regex="tv_(policy|brownian|encoder)")]
     assert wide.loc[[40, 100], once].isna().all(axis=None)
     first = wide.loc[20]
-    assert first[needed.split()].notna().all()  # few draws have nothing to extrapolate from
+    few = first.index.str.contains("extrapolated")  # which have nothing to extrapolate from
+    assert first[~few].notna().all()
     assert first["elbo"] < first["log_z"] < first["eubo"]
     assert 1 / 512 <= first["ess_512"] <= 1
     # an untrained sampler is worse than the noise of exact draws
@@ -128,18 +118,6 @@ def test_training_table_has_a_row_for_every_phase(run: Run) -> None:
         phase for phase, _ in itertools.groupby(steps.itertuples(index=False, name=None))
     ]
     assert table["updates"].sum() == run.position[1]
-
-
-def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
-    def drawing() -> dict[str, Figure]:
-        figures = {"a": Figure(), "b": Figure()}
-        for figure in figures.values():
-            figure.add_subplot().plot([0, 1], [1, 0], marker="o", clip_on=True)
-        return figures
-
-    tables.draw(drawing, tmp_path)
-    for suffix in (".png", ".svg"):
-        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
 
 
 def test_users_text_is_no_formula_in_a_figure() -> None:

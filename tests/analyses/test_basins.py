@@ -78,37 +78,8 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
     assert list(names[held]) == list(stable.loc[held, "sentence"])
 
 
-def test_one_well_holds_all_sentences(run: Untrained) -> None:
-    center = torch.full((8,), 0.4)
-    summary, table = result(run, Field(lambda z: center, rate=0.5))
-    assert len(table) == summary["stable"] == 1
-    row = table.iloc[0]
-    np.testing.assert_allclose(row[[f"z{k}" for k in range(1, 9)]].astype(float), 0.4, atol=1e-3)
-    assert row["modulus1"] == pytest.approx(0.5, abs=1e-3)
-    assert row["sentences"] == summary["sentences_per_basin"] > 2
-    assert row["data"] == 1
-
-
-def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
-    # two wells at ±1 in the first direction, and a pass at 0 where the slope is 1 + 0.3 · 3
-    def to(z: Tensor) -> Tensor:
-        return torch.cat([(4 * z[:, :1]).tanh() / math.tanh(4), 0 * z[:, 1:]], -1)
-
-    _, table = result(run, Field(to))
-    assert list(table["kind"]) == ["stable", "stable", "saddle"]
-    np.testing.assert_allclose(sorted(table["z1"]), [-1, 0, 1], atol=5e-3)
-    assert table["modulus1"].iloc[2] == pytest.approx(0.7 + 0.3 * 4, abs=0.1)
-
-
 def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
     summary, table = result(run, Field(lambda z: z + 0.3))
     assert table.empty
     assert (summary[["stable", "data_at_embeddings", "attracting"]] == 0).all()
     assert summary[["near", "spectral_radius", "sentences_per_basin"]].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("dynamics.sees", "context"), ("language.groups", (2,) * 12)]
-)
-def test_what_has_no_basins_is_left_out(name: str, value: Any) -> None:
-    assert not program.NEEDS.met(untrained(**{name: value}))

@@ -11,7 +11,6 @@ from torch import Tensor
 from plot_attractors.analysis import probes
 from plot_attractors.data import Channels, Feature, HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.measures.composition import shuffled
 from plot_attractors.runs import registry
 
 from ..fakes import Bags, Things, speller
@@ -19,21 +18,6 @@ from ..small import Untrained, measured
 
 composition = registry.load("analyses", "composition")
 prediction_of_channels = composition.prediction_of_channels
-
-
-def scrambled(data: HierarchicalBinaryVectors) -> Bags:
-    """The same meanings by sentences of equal length that have exchanged theirs."""
-    plain = speller(data)
-    exchanged = shuffled(plain.language, lambda s: s)
-    sentences = plain.language.sentences
-
-    def sentence(x: Tensor) -> Tensor:
-        meaning, listed = plain.sentence(x), exchanged(sentences)
-        return sentences[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
-
-    model = Bags(plain.language, sentence)
-    model.embed = exchanged  # type: ignore[method-assign]
-    return model
 
 
 NAMED = (Feature("colour", ("red", "green")), Feature("size"))
@@ -71,13 +55,6 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
         assert value[branch, "sampled"] > 0.97
         assert value[branch, "composed"] == 1
     assert value["mean of 3", "shuffled"] < 0.9
-
-
-def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
-    data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    value = analyzed(scrambled(data), data)
-    assert value["mean of 3", "sampled"] > 0.97
-    assert value["mean of 3", "composed"] < 0.95
 
 
 def test_features_without_order_are_described_in_random_orders() -> None:
@@ -131,19 +108,3 @@ def test_a_colour_is_described_by_its_channels() -> None:
     )
     result = prediction_of_channels(channels, of).points
     torch.testing.assert_close(result, torch.tensor([[0.5, 0.5, 0.8, 0.2, 0.3, 0.7, 16.0]]))
-
-
-def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:
-    """A token for each channel that is on, and one for each size."""
-
-    def sentence(x: Tensor) -> Tensor:
-        rgb = torch.tensor(COLOUR.coordinates)[x[:, 0].long()]
-        return torch.cat([rgb, 1 - x[:, 1:], x[:, 1:]], 1)
-
-    data = Things(
-        (COLOUR, Feature("size")),
-        lambda n: torch.stack([torch.randint(3, (n,)), torch.randint(2, (n,))], 1).float(),
-    )
-    value = analyzed(Bags(Language((1, 1, 1, 2)), sentence), data)
-    assert set(value.index.get_level_values("feature")) == {"colour", "size"}
-    assert value["colour", "sampled"] == 1

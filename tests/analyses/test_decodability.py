@@ -50,18 +50,6 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> No
     assert "encoding" not in set(table["source"])  # a speller has none
 
 
-def test_who_knows_training_classes_only_is_wrong_of_held_out_ones() -> None:
-    data = HierarchicalBinaryVectors(depth=3, bits=256)
-    batch = data.batch(300, "held_out")
-    values = data.feature_values(batch)
-    knows = bayes_optimum(data, batch.x, torch.arange(len(data.depths)))
-    guesses = bayes_optimum(data, batch.x, data.train_classes)
-    assert knows.score(values)[:, 2].mean() > 0.95
-    assert guesses.score(values)[:, 2].mean() < 0.3
-    for part in knows.parts:
-        torch.testing.assert_close(part.sum(-1), torch.ones(300))
-
-
 def test_the_optimum_in_numbers() -> None:
     """Two classes of two bits: P(bits) is (4/5, 2/5) in L and the reverse in R."""
     data = HierarchicalBinaryVectors(depth=1, bits=2)

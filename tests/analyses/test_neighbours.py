@@ -5,7 +5,6 @@ read there are.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 
-from ..small import Untrained, untrained
+from ..small import untrained
 
 program = registry.load("analyses", "neighbours")
 correlate = program.correlate
@@ -27,62 +26,26 @@ correlate = program.correlate
 CONFIG = program.Config(trajectories=200, decoder_inputs=256, decoder_updates=20)
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All sentences are in use."""
-    every = lambda model, x: torch.ones(len(model.sentences)).bool()  # noqa: E731
-    monkeypatch.setattr(sampling, "sentences_in_use", every)
-
-
-@pytest.fixture
-def run() -> Untrained:
-    result = untrained()
-    result.model.steps = 4
-    return result
-
-
-class To(nn.Module):
-    """Dynamics that move a state to `share` of the way from its embedding, which is the context, to
-    that of the next sentence, and stay.
+class ToNext(nn.Module):
+    """Dynamics that move a state to the embedding of the sentence after its own, the context, with
+    noise so that no two are as far as each other.
     """
 
-    def __init__(self, embeddings: Tensor, share: Tensor, noise: float = 1e-7) -> None:
+    def __init__(self, embeddings: Tensor) -> None:
         super().__init__()
-        self.embeddings, self.noise = embeddings, noise
-        self.ends = embeddings + share[:, None] * (embeddings.roll(-1, 0) - embeddings)
+        self.embeddings = embeddings
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
-        return Normal(self.ends[torch.cdist(context, self.embeddings).argmin(-1)], self.noise)
+        own = torch.cdist(context, self.embeddings).argmin(-1)
+        return Normal(self.embeddings.roll(-1, 0)[own], 1e-4)
 
 
-def test_ends_of_known_dynamics(run: Untrained) -> None:
-    e, s = run.model.embeddings(), run.model.sentences
-    share = torch.zeros(len(e))
-    share[::2] = 1.0
-    run.model.forward_dynamics = To(e, share)
-    ends = sampling.end_states(run.model, s, e)
-    expected = [(k + 1 - k % 2) % len(e) for k in range(len(e))]
-    assert run.model.language.row(ends.sentence).tolist() == expected
-    distance = share * (e.roll(-1, 0) - e).norm(dim=-1)
-    torch.testing.assert_close(ends.original, distance, atol=1e-5, rtol=0)
-
-
-def sampled_are(run: Untrained, rows: Any) -> None:
-    """Make rows(n) the sentences that n trajectories sample."""
-    describe = run.model.describe
-
-    def described(x: Tensor, draws: int = 1) -> Any:
-        s = run.model.sentences[rows(len(x) * draws)].unflatten(0, (-1, draws))
-        return describe(x, draws)._replace(s=s)
-
-    run.model.describe = described
-
-
-def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
-    e = run.model.embeddings()
-    # all end elsewhere, with noise so that no two are as far as each other
-    run.model.forward_dynamics = To(e, torch.ones(len(e)), noise=1e-4)
-    sampled_are(run, lambda n: torch.arange(n) % len(e))
+def test_pairs_are_those_nearer_than_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = untrained()
+    run.model.steps = 4
+    run.model.forward_dynamics = ToNext(run.model.embeddings())
+    every = lambda run, n: run.model.sentences[torch.arange(n) % run.model.language.count]  # noqa: E731
+    monkeypatch.setattr(sampling, "sampled_sentences", every)
     tables = program.measure(run, CONFIG)
     assert program.draw(tables).keys() == program.CAPTIONS.keys()
     (row,) = tables["ends.csv"].to_dict("records")
@@ -95,17 +58,6 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
     assert table[table["pairs"] == "near"]["n"].between(80, 99).all()
     assert (table["r_low"] <= table["r_high"]).any()
     assert set(tables["pairs.csv"]["pairs"]) == {"all"}
-
-
-def test_states_that_stay_make_no_pairs(run: Untrained) -> None:
-    e = run.model.embeddings()
-    run.model.forward_dynamics = To(e, torch.zeros(len(e)))
-    tables = program.measure(run, CONFIG)
-    assert tables["ends.csv"]["elsewhere"].item() == 0
-    table = tables["summary.csv"]
-    assert table["r"].isna().all()
-    assert table["reason"].str.fullmatch("0 pairs of 0 different sentences: .*").all()
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 def test_colours_have_a_number_for_each_channel() -> None:

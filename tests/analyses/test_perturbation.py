@@ -101,32 +101,12 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
     assert critical.norm == pytest.approx(median, rel=0.1)
 
 
-def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained) -> None:
-    for parameter in run.model.decoder.parameters():
-        parameter.data.fill_(0.0)
-    assert perturbation.measure(run, CONFIG).keys() == {"norms.csv", "critical.csv"}
-
-
-# Sentences that are too many to list.
-
-
-@pytest.fixture
-def large() -> Untrained:
-    """A model of 5,488 sentences, which a test may take for too many to list."""
-    run = untrained(
-        **{"language.groups": (1,) * 32, "language.max_length": 3, "readout": "discretizer"}
-    )
-    run.model.steps = 1
-    return run
-
-
-@pytest.mark.parametrize("moving", [True, False])
-def test_a_large_language_has_the_ends_of_a_listed_one(
-    large: Untrained, monkeypatch: pytest.MonkeyPatch, moving: bool
-) -> None:
-    """Of states at embeddings, and of states that stay where they are put beside one."""
-    model = large.model
-    model.forward_dynamics = ToNearest(model.embeddings() if moving else None)
+def test_a_large_language_has_the_ends_of_a_listed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of states that stay where they are put beside an embedding, and of 5,488 sentences."""
+    of = {"language.groups": (1,) * 32, "language.max_length": 3, "readout": "discretizer"}
+    model = untrained(**of).model
+    model.steps = 1
+    model.forward_dynamics = ToNearest()
     s = model.sentences[torch.randint(len(model.sentences), (100,))]
     norms = torch.tensor([0.0, 0.1, 0.5, 2.0])
     result = []

@@ -15,7 +15,7 @@ from plot_attractors.analysis.sampling import kind_of_inputs
 from plot_attractors.data import Batch, Feature
 from plot_attractors.runs import Run, registry
 
-from ..small import SETTINGS, Untrained, measured, untrained
+from ..small import SETTINGS, measured, untrained
 
 MOST, COLUMNS = 5, 16  # the greatest number, and how many there are in an input
 
@@ -93,12 +93,3 @@ def test_numbers_decoded_as_others_have_no_likelihood_or_no_mean(kind: str) -> N
         "diagnostics": kind == "categorical", "trajectories": True,
     }  # fmt: skip
     assert torch.equal(torch.get_rng_state(), before)  # asked without a random number
-
-
-@pytest.mark.parametrize("name", sorted({*registry.names("analyses")} - {"data", "training"}))
-def test_what_is_no_model_of_sentences_is_refused(name: str) -> None:
-    run, needs = variant("bernoulli", most=1), registry.load("analyses", name).NEEDS
-    assert not needs.met(Untrained(object(), run.data))
-    if name in ("composition", "decodability", "diversity", "language_measures"):
-        run.data.features = ()
-        assert not needs.met(run)

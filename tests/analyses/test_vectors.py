@@ -66,11 +66,3 @@ def test_the_analysis_of_vectors(words: Path) -> None:
     assert summary["split"].tolist() == ["train"] * 3 + ["held_out"] * 3
     assert summary["explained_exact"].notna().all()
     assert list(information_loss.draw(tables)) == ["variance_explained"]
-    assert not registry.load("analyses", "compare_language_of_thought").NEEDS.met(run)
-
-
-def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
-    run = untrained("vectors", path=words, labels="kind", names="word")
-    tables = measured("sentences", run, draws=4, inputs=60)
-    assert tables["rows.csv"]["name"].tolist() == [f"w{k}" for k in range(60)]
-    assert set(tables["summary.csv"]["class"]) == {"noun", "verb", "name"}
