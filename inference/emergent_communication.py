@@ -50,7 +50,6 @@ class Config:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "paper": {},
     "demo": {"updates": 1500},
     "smoke": {"updates": 40, "batch": 32, "distractors": 9},
 }

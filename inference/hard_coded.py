@@ -18,7 +18,7 @@ class Config:
     pass
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": {}, "smoke": {}}
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {}}
 
 
 def build(model: HardCoded, data: DataSet, config: Config) -> Schedule:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
+from plot_attractors.baselines import VQVAE, MovingAverages
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
 from plot_attractors.ranges import NonNegative, Positive, Size, setting
@@ -35,7 +35,6 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"updates": 3000},
-    "paper": {},
     "modern": {"dictionary": "moving_average"},
     "smoke": {"updates": 40, "batch": 16},
 }
@@ -69,14 +68,8 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
 
     @torch.no_grad()
     def summary() -> dict[str, float]:
-        """Sentences and tokens in use, and perplexity and codes in use of each codebook."""
-        s = model.quantise(inputs(USAGE_INPUTS)).s
-        effective, used = perplexity(model.language, s, model.null_code)
-        return {
-            **usage(model.language, s),
-            **{f"perplexity_{k}": float(value) for k, value in enumerate(effective, 1)},
-            **{f"codes_in_use_{k}": float(value) for k, value in enumerate(used, 1)},
-        }
+        """Sentences and tokens in use."""
+        return usage(model.language, model.quantise(inputs(USAGE_INPUTS)).s)
 
     state: dict[str, Any] = {f"optimizer_{k}": part[0] for k, part in enumerate(parts)}
     if averages is not None:

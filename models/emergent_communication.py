@@ -22,12 +22,7 @@ class Config:
     INFERENCE: ClassVar[str] = "emergent_communication"
 
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "demo": {},
-    "paper": {},
-    "smoke": {"units": 32},
-}
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"units": 32}}
 
 
 def build(config: Config, data: DataSet) -> EmergentCommunication:

@@ -15,11 +15,10 @@ class Config:
     INFERENCE: ClassVar[str] = "hard_coded"
 
 
-NAMES = ("full", "demo", "paper", "smoke")
 PRESETS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in NAMES},
+    "full": {},
     # of the tree, inputs whose class can be known
-    **{f"hbv/{name}": {"recognisable": True} for name in NAMES},
+    **{f"hbv/{name}": {"recognisable": True} for name in ("full", "demo", "smoke")},
 }
 
 

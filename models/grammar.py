@@ -63,7 +63,6 @@ OWN = {  # settings of one kind of data
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "demo": {},
     "paths": {"expressions": "paths"},
     "chains": {},
     "smoke": {},

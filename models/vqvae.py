@@ -29,8 +29,6 @@ class Config:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "demo": {},
-    "paper": {},
     "modern": {"null_code": True},
     "smoke": {"units": 32},
 }

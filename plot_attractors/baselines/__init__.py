@@ -21,11 +21,11 @@ from plot_attractors.baselines.hard_coded import (
     random_sentences,
     recogniser,
 )
-from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, perplexity
+from plot_attractors.baselines.vqvae import VQVAE, MovingAverages
 
 __all__ = [
     "EmergentCommunication", "HardCoded", "MovingAverages",
     "Receiver", "RecognisableVectors", "Sender", "SpriteRecogniser", "VQVAE",
     "choose", "draw_candidates", "feature_language", "feature_sentences",
-    "perplexity", "random_sentences", "recogniser",
+    "random_sentences", "recogniser",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 
-__all__ = ["VQVAE", "MovingAverages", "Quantisation", "perplexity"]
+__all__ = ["VQVAE", "MovingAverages", "Quantisation"]
 
 SPREAD = 0.5  # standard deviation of the first codes
 DECAY = 0.99  # γ of moving averages
@@ -181,24 +181,3 @@ class MovingAverages(nn.Module):
         alive = self.shares > 1e-8  # what is never used stays where it is
         model.codes[alive] = self.sums[alive] / self.shares[alive][:, None]
         return len(dead)
-
-
-def perplexity(language: Language, s: Tensor, null_code: bool = False) -> tuple[Tensor, Tensor]:
-    """How many codes of each codebook are used, for sentences s (n, width).
-
-    Returns exp(H) (K,), H the entropy in nats of a codebook's codes, from 1 to their number; and
-    (K,) how many of its codes occur. With `null_code`, no token counts as a code.
-
-    >>> language = Language((2, 2), min_length=2)
-    >>> s = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1]])
-    >>> perplexity(language, s)
-    (tensor([1., 2.]), tensor([1, 2]))
-    """
-    effective, used = [], []
-    for tokens in s.split(language.groups, -1):
-        share = tokens.mean(0)
-        if null_code:
-            share = torch.cat([share, (1 - share.sum(-1, keepdim=True)).clamp(min=0)])
-        effective.append((-torch.xlogy(share, share).sum()).exp())
-        used.append((share > 0).sum())
-    return torch.stack(effective), torch.stack(used)

@@ -55,26 +55,6 @@ def test_without_a_network_sentences_follow_the_prior(language: Language) -> Non
     torch.testing.assert_close(policy.log_prob(s), expected, atol=1e-5, rtol=1e-5)
 
 
-@languages
-def test_probabilities_sum_to_one_and_are_those_of_samples(language: Language) -> None:
-    net = network(language, language.width)
-    policy = SlotSentences(lambda partial: 2 * net(partial), language)
-    p = policy.log_prob(language.sentences).exp().detach()
-    assert p.sum().item() == pytest.approx(1, abs=1e-5)
-    n = 5000
-    drawn = policy.sample(torch.Size([n]))
-    match = drawn @ language.sentences.T * 2 - language.sentences.sum(-1)
-    counts = torch.bincount(match.argmax(-1), minlength=language.count)
-    assert ((counts / n - p).abs() < 4.5 * (p * (1 - p) / n).sqrt() + 1e-4).all()
-
-
-def test_what_is_no_sentence_has_no_probability() -> None:
-    pairs = LANGUAGES["pairs"]
-    policy = SlotSentences(network(pairs, 6), pairs)
-    assert policy.log_prob(torch.tensor([1.0, 1, 0, 0, 0, 0])) == -torch.inf  # two of a pair
-    assert policy.log_prob(torch.zeros(6)) == -torch.inf  # too short
-
-
 @pytest.mark.usefixtures("double")
 @languages
 def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(
@@ -172,11 +152,6 @@ def test_a_choice_by_hand() -> None:
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
-def test_games_that_cannot_be_played_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"49 distractors .* set batch to 50 or more"):
-        small(batch=49, distractors=49)
-
-
 # -- programs
 
 
@@ -191,12 +166,8 @@ def test_sender_and_receiver_come_to_understand_each_other() -> None:
     fit = small(updates=100, batch=64, lr=5e-3)
     assert fit.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
     while not fit.done:
-        metrics = fit.step()
-    result = fit.summary()
-    assert metrics["distractors"] == 9
-    assert result["receiver_accuracy_train"] > 0.18
-    assert 2 <= result["sentences_in_use"] <= 26
-    assert 0 <= result["sender_entropy"] < np.log(26)
+        fit.step()
+    assert fit.summary()["receiver_accuracy_train"] > 0.18
 
 
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:

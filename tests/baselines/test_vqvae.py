@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from plot_attractors.baselines import VQVAE, MovingAverages, perplexity, vqvae
+from plot_attractors.baselines import VQVAE, MovingAverages, vqvae
 from plot_attractors.language import Language
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.model.nn import MLP
-from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.runs import registry
 
 GROUPS = (2, 3)
@@ -51,8 +48,6 @@ def test_every_codebook_takes_the_nearest_code_and_codes_are_summed(null_code: b
     assert described.z.shape == (32, 3, LATENT)
     assert torch.equal(described.s, result.s[:, None].expand(-1, 3, -1))
     torch.testing.assert_close(described.z[:, 2], result.codes.sum(1))
-    assert isinstance(model, SentenceModel)
-    assert isinstance(model, Reconstructs)
 
 
 def test_a_sentence_without_a_codebook_stands_for_the_mean_of_its_completions() -> None:
@@ -62,17 +57,6 @@ def test_a_sentence_without_a_codebook_stands_for_the_mean_of_its_completions() 
     torch.testing.assert_close(model.embed(first), model.embed(completions).mean(0))
     everything = model.embed(torch.zeros(5).double())
     torch.testing.assert_close(everything, model.embed(model.language.sentences.double()).mean(0))
-
-
-def test_a_null_code_is_the_origin() -> None:
-    model = build(null_code=True)
-    assert torch.equal(model.embed(torch.zeros(5).double()), torch.zeros(LATENT).double())
-    with torch.no_grad():
-        model.encoder[-1].weight.zero_()
-        model.encoder[-1].bias.fill_(1e-3)
-    result = model.quantise(inputs(4))
-    assert not result.s.any()
-    assert not result.codes.any()
 
 
 @pytest.mark.parametrize("null_code", [False, True])
@@ -111,12 +95,7 @@ def test_gradients_are_those_of_the_relaxed_objective(null_code: bool) -> None:
 def test_which_part_each_loss_moves() -> None:
     model, x = build(), inputs()
     terms = model.losses(x)[1]
-    continuous = model.reconstruct(x)
-    assert terms["continuous"].item() == pytest.approx(
-        -continuous.log_prob(x).sum(-1).mean().item()
-    )
-    expected = model.continuous_decoder(model.queries(x).sum(1)).logits
-    torch.testing.assert_close(continuous.logits, expected)
+    torch.testing.assert_close(terms["continuous"], -model.reconstruct(x).log_prob(x).sum(1).mean())
     for name, parts in (
         ("reconstruction", {"encoder", "decoder"}),
         ("continuous", {"continuous_decoder"}),
@@ -182,23 +161,6 @@ def test_a_dead_code_is_revived_by_a_reset_alone(
         assert model.losses(x)[1]["commitment"] == pytest.approx(0, abs=1e-5)
 
 
-def test_perplexity_and_use_of_known_codes() -> None:
-    language = Language((2, 4, 2), min_length=3)
-    tokens = torch.tensor([[0, 2, 6], [1, 3, 6], [0, 4, 6], [1, 5, 7]])
-    s = nn.functional.one_hot(tokens, 8).sum(1).float()
-    effective, used = perplexity(language, s)
-    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    torch.testing.assert_close(effective, torch.tensor([2, 4, math.exp(entropy)]))
-    assert used.tolist() == [2, 4, 2]
-    s[0, 6] = 0  # no token of the third codebook
-    effective, used = perplexity(language, s, null_code=True)
-    assert float(effective[2]) == pytest.approx(math.exp(1.5 * math.log(2)))
-    assert used.tolist() == [2, 4, 3]
-    effective, used = perplexity(language, s[:1].expand(5, -1), null_code=True)
-    torch.testing.assert_close(effective, torch.ones(3))
-    assert used.tolist() == [1, 1, 1]
-
-
 def test_it_learns_a_code_of_four_inputs_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four inputs, one codebook of four: each input gets a token and is reconstructed."""
     monkeypatch.setattr(vqvae, "DECAY", 0.8)
@@ -222,4 +184,4 @@ def test_it_learns_a_code_of_four_inputs_exactly(monkeypatch: pytest.MonkeyPatch
     assert terms["reconstruction"] < 0.5  # 3.8 with one sentence for all
     summary = inference.summary()
     assert summary["sentences_in_use"] == 4
-    assert summary["codes_in_use_1"] == summary["tokens_in_use"] == 4
+    assert summary["tokens_in_use"] == 4

@@ -49,12 +49,12 @@ def test_a_gibbs_step_leaves_the_distribution_alone(name: str) -> None:
         assert bool((difference <= 5 * (flow + flow.T).sqrt() + 1).all())
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("name", ["short", "groups in sequence"])
 def test_steps_lead_from_anywhere_to_the_distribution(name: str) -> None:
-    language, n = LANGUAGES[name], 2000
+    language, n = LANGUAGES[name], 1000
     table = target(language)
     s = language.sentences[:1].expand(n, 2, -1)
-    for _ in range(300):
+    for _ in range(100):
         s = gibbs_step(language, s, density(language, table))
     for k in range(2):
         share = torch.bincount(language.row(s[:, k]), minlength=language.count) / n
@@ -76,19 +76,3 @@ def test_a_population_follows_its_target_and_estimates_its_sum(from_prior: bool)
             share = torch.bincount(language.row(result.s[:, b]), minlength=language.count) / k
             assert float(0.5 * (share - p[b]).abs().sum()) < 0.06
         assert bool((result.effective > 0).all() & (result.effective <= 1).all())
-
-
-def test_few_sentences_in_many_populations_are_nearly_unbiased() -> None:
-    """E[exp(log Z)] is Σ p, for populations of four."""
-    language, runs = LANGUAGES["groups"], 8000
-    table = (2 * torch.randn(1, language.count)).expand(runs, -1)
-    s = language.sentences[torch.randint(language.count, (4, runs))]
-    log_q = torch.full((4, runs), -float(torch.tensor(float(language.count)).log()))
-
-    def log_p(s: Tensor) -> Tensor:
-        at = language.row(s)[..., None]
-        return table.expand(*s.shape[:-2], *table.shape).gather(-1, at)[..., 0]
-
-    result = anneal(language, s, log_q, log_p, (0.3, 1.0), 1)
-    z = (result.log_z - table.logsumexp(-1)).exp()
-    assert abs(float(z.mean()) - 1) < 5 * float(z.std()) / runs**0.5
