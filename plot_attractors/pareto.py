@@ -31,7 +31,6 @@ def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     order = np.argsort(-log_weight, -1, kind="stable")
     descending = np.take_along_axis(log_weight, order, -1)
     top, sound = descending[..., :1], _sound(log_weight)
-    usable = sound & np.isfinite(top[..., 0])
     with np.errstate(invalid="ignore"):
         steps = np.round((top - descending) / (1e-5 + 1e-6 * abs(top)))
         new = np.diff(steps, axis=-1) > 0
@@ -40,12 +39,8 @@ def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     if n < LEAST_DRAWS:
         return log_weight, k, distinct
     tail = int(np.ceil(min(n / 5, 3 * n**0.5)))
-    fitted = usable & (new[..., :tail].sum(-1) >= min(LEAST_VALUES, tail))
+    fitted = sound & (new[..., :tail].sum(-1) >= min(LEAST_VALUES, tail))
     fitted &= np.isfinite(descending[..., tail])
-    # Below weights at the greatest that recur, those that are all different are no discrete guide's
-    others = (steps > 0).sum(-1)
-    flat = usable & (steps[..., tail] == 0) & (distinct > np.maximum(others / 2, LEAST_VALUES))
-    k[flat] = -np.inf
     if not fitted.any():
         return log_weight, k, distinct
     rows = log_weight[fitted]
@@ -76,8 +71,7 @@ def psis(tree: Any) -> xr.Dataset:
 
     - ``pareto_k`` (chain, input): k̂, the shape of the Pareto tail of the weights. Up to 0.5 the
       weights have a finite variance; above 0.7 neither they nor ``ess`` can be trusted. Infinite
-      where next to all of the weight lies on fewer than five draws; −∞ where the greatest weights
-      are equal, and the others are not.
+      where next to all of the weight lies on fewer than five draws.
     - ``ess`` (chain, input): 1 / Σ w² of the smoothed weights, Σ w = 1: between 1 and the number of
       draws.
     - ``elbo`` (chain, input): the mean log-weight, a lower bound of log Z, nats, and its standard
@@ -86,11 +80,11 @@ def psis(tree: Any) -> xr.Dataset:
       error ``log_z_error``, √(1 / ess − 1 / n) of n draws (delta method).
     - ``distinct`` (chain, input): how many different weights there are.
 
-    k̂ is NaN, with a warning that says why, below 25 draws; and where few weights differ, fewer
-    than 10 in the tail, as those of discrete guides, which are not smoothed then. A guide that is
-    exact has one weight throughout, but so has a guide that draws a part of the posterior exactly,
-    and lost the rest: its draws cannot tell. ``log_z`` can, beside an evidence known otherwise,
-    that of a wider guide (`tempered`) say: it is too low by −log of the share that is left.
+    k̂ is NaN, with a warning, below 25 draws; and where fewer than 10 weights in the tail differ, as
+    those of discrete guides, which are not smoothed then. A guide that is exact has one weight
+    throughout, but so has a guide that draws a part of the posterior exactly, and lost the rest:
+    its draws cannot tell. ``log_z`` can, beside an evidence known otherwise, that of a wider guide
+    (`tempered`) say: it is too low by −log of the share that is left.
 
     Log-weights that are NaN or +∞ make all numbers of their input NaN, with a warning. One of −∞ is
     a draw that is impossible under the model: a weight of 0, and an ELBO of −∞.
@@ -104,8 +98,22 @@ def psis(tree: Any) -> xr.Dataset:
     smoothed, shape, distinct = psislw(log_weight.values)
     k = log_weight.isel(draw=0, drop=True).copy(data=shape)
     draws, sound = log_weight.sizes["draw"], _sound(log_weight.values)
-    _say(shape, distinct, sound, draws)
-    bad = ~sound
+    bad, few = ~sound, np.isnan(shape) & sound
+    if bad.any():
+        warnings.warn(
+            f"k-hat, ess, elbo and log_z are NaN for {bad.sum()} of {bad.size} inputs: log-weights "
+            "are NaN or infinite, so look for log_p and log_q that are no numbers",
+            stacklevel=2,
+        )
+    if few.any():
+        warnings.warn(
+            f"k-hat is NaN for {few.sum()} of {few.size} inputs: {draws} draws of each, with "
+            f"{distinct[few].min()} to {distinct[few].max()} different weights, have no tail to "
+            "fit. Equal weights are those of an exact guide, and of one that draws a part of the "
+            "posterior only, which its own draws cannot tell apart: compare log_z with the "
+            "evidence known otherwise",
+            stacklevel=2,
+        )
     with np.errstate(invalid="ignore"):  # of weights that are all 0
         norm = np.where(bad, np.nan, logsumexp(smoothed, -1))
         ess = np.exp(2 * norm - logsumexp(2 * smoothed, -1))
@@ -121,34 +129,3 @@ def psis(tree: Any) -> xr.Dataset:
         "distinct": distinct,
     }
     return xr.Dataset({name: k.copy(data=value) for name, value in values.items()})
-
-
-def _say(k: Array, distinct: NDArray[np.int64], sound: NDArray[np.bool_], draws: int) -> None:
-    """Warns of what is NaN, and says why."""
-
-    def warn(rows: NDArray[np.bool_], text: str) -> None:
-        where = f" for {rows.sum()} of {rows.size} inputs" if rows.size > 1 else ""
-        warnings.warn(text.format(where=where), stacklevel=4)
-
-    if not sound.all():
-        warn(
-            ~sound,
-            "k-hat, ess, elbo and log_z are NaN{where}: log-weights are NaN or infinite, so "
-            "look for log_p and log_q that are no numbers",
-        )
-    if draws < LEAST_DRAWS:
-        warnings.warn(
-            f"k-hat is NaN for {draws} draw{'s' * (draws != 1)} of an input, too few to fit a tail "
-            f"of weights to: take {LEAST_DRAWS} or more",
-            stacklevel=3,
-        )
-    elif (few := np.isnan(k) & sound).any():
-        least, most = distinct[few].min(), distinct[few].max()
-        values = f"{least} to {most}" if least < most else f"{least}"
-        warn(
-            few,
-            "k-hat is NaN{where}: weights have few different values, "
-            f"{values} among {draws} draws, and no tail to fit. Equal weights are those of an "
-            "exact guide, and of one that draws a part of the posterior only, which its own draws "
-            "cannot tell apart: compare log_z with the evidence known otherwise",
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -37,18 +36,17 @@ def test_psis_knows_the_tail_of_the_weights() -> None:
     assert (bounded < 0.15).all()
 
 
-FEW = "weights have few different values"
-
-
 def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
     log_weight = 1e-6 * normal(1, 100, 2)
     log_weight[0, 7, 1] = 2000
-    with pytest.warns(UserWarning, match=f"NaN for 2 of 2 inputs: {FEW}, 1 to 2 among 100 draws"):
+    with pytest.warns(
+        UserWarning, match="NaN for 2 of 2 inputs: 100 draws of each, with 1 to 2 diff"
+    ):
         result = psis(made(log_weight))
     np.testing.assert_allclose(result["ess"][0], [100, 1], rtol=1e-3)
     assert result["pareto_k"].isnull().all()
     assert result["distinct"].values.tolist() == [[1, 2]]
-    with pytest.warns(UserWarning, match="NaN for 24 draws"):
+    with pytest.warns(UserWarning, match="24 draws of each"):
         result = psis(made(normal(2, 24, 3)))
     assert result["pareto_k"].isnull().all()
     assert result["ess"].notnull().all()
@@ -60,7 +58,7 @@ def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
 def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) -> None:
     """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""
     log_weight = np.random.default_rng(0).choice(values, size=(1, 1000, 20), p=p)
-    with pytest.warns(UserWarning, match=f"for 20 of 20 inputs: {FEW}"):
+    with pytest.warns(UserWarning, match="NaN for 20 of 20 inputs"):
         result = psis(made(log_weight))
     assert result["pareto_k"].isnull().all()
     assert (result["distinct"] == len(values)).all()
@@ -69,12 +67,10 @@ def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) ->
     np.testing.assert_allclose(result["log_z"][0], np.log(w.mean(0)))
 
 
-def test_psis_of_a_flat_tail_of_weights_that_are_else_all_different() -> None:
-    """Clipped weights are bounded, and one of many values is told apart by its 200 values."""
-    log_weight = np.minimum(normal(1, 1000, 4), 0.8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert (psis(made(log_weight))["pareto_k"] == -np.inf).all()
+def test_psis_of_weights_that_recur_and_are_many() -> None:
+    """One of many values is told apart by its 200 values; clipped weights have no tail."""
+    with pytest.warns(UserWarning, match="NaN for 4 of 4 inputs"):
+        assert psis(made(np.minimum(normal(1, 1000, 4), 0.8)))["pareto_k"].isnull().all()
     log_weight = 0.03 * np.round(normal(1, 1000, 4) / 0.03)
     result = psis(made(log_weight))
     smooth = psis(made(log_weight + 1e-4 * normal(1, 1000, 4, seed=1)))
