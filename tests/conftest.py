@@ -72,7 +72,6 @@ SLOW: tuple[str, ...] = (
     "tests/runs/test_sweep.py::test_ctrl_c",
     "tests/runs/test_pretrained.py::",
     "tests/runs/test_registry.py::test_a_name_and_a_path_find_the_same_file",
-    "tests/runs/test_run.py::test_a_kill_while",
     "tests/test_cli.py::test_analyze_tells",
     "tests/test_cli.py::test_ctrl_c",
     "tests/test_layers.py::",

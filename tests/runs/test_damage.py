@@ -28,7 +28,7 @@ def trained(tmp_path: Path) -> Path:
 def test_every_flipped_byte_is_noticed(trained: Path) -> None:
     whole, saved = (trained / "checkpoint.pt").read_bytes(), load_checkpoint(trained)
     generator = torch.Generator().manual_seed(0)
-    places = torch.randint(len(whole), (300,), generator=generator).tolist()
+    places = torch.randint(len(whole), (100,), generator=generator).tolist()
     for place in [*places, *range(-67, 0)]:
         damaged = bytearray(whole)
         damaged[place] ^= 0x55
@@ -66,9 +66,8 @@ def test_a_flipped_byte_in_a_table_is_noticed(trained: Path) -> None:
                 ValueError, match=f"{file.name} is damaged: .* make the analysis toy"
             ):
                 tables.read(folder)
-            if file.suffix == ".csv":
-                report(trained)
-                assert "or is damaged" in (trained / "report.html").read_text()
+        if file.suffix == ".csv":
+            assert "or is damaged" in report(trained).read_text()
         file.write_bytes(whole)
     assert tables.read(folder)
 
