@@ -63,7 +63,7 @@ docs: $(SITE)
 
 # What is measured at its size; the others, which need runs or folders, are run only small.
 TIMED    := samplers
-OTHERS   := e_step unchanged
+OTHERS   := e_step
 BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15))
 
 bench: $(addprefix bench-,$(TIMED) $(if $(SMALL),$(OTHERS)))

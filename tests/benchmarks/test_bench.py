@@ -32,11 +32,8 @@ def commands(*variables: str) -> list[tuple[str, str]]:
     return re.findall(r"benchmarks/(\w+)\.py( --small)?", made.stdout)
 
 
-def test_every_program_is_run_small() -> None:
+def test_every_program_is_run_small_and_samplers_at_their_size() -> None:
     assert sorted(commands("SMALL=1")) == [(name, " --small") for name in sorted(PROGRAMS)]
-
-
-def test_samplers_alone_are_run_at_their_size() -> None:
     assert commands() == [("samplers", "")]
 
 
@@ -70,17 +67,19 @@ def test_a_sampler_that_has_learned_nothing_is_in_balance(monkeypatch: pytest.Mo
     """Of a Brownian motion and its bridge to N(0, σ²): log Z at every trajectory."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     samplers = importlib.import_module("samplers")
+    monkeypatch.setattr(samplers, "STEPS", 10)
     sigma, log_z = 1.5, 0.7
 
     def log_reward(z: Any) -> Any:
         return torch.distributions.Normal(0.0, sigma).log_prob(z).sum(-1) + log_z
 
     torch.manual_seed(0)
-    target = samplers.Target("Gaussian", 3, sigma, log_reward, log_z, None, coordinates=False)
-    sampler = samplers.Sampler(target)  # its drift is 0 at first
-    total = samplers.ratios(sampler, samplers.on_policy(sampler, 50)).total
+    target = samplers.Target("Gaussian", 3, sigma, log_reward, log_z, None)
+    sampler = samplers.Sampler(target)
+    samplers.zero(sampler.factor)  # without ∇log R its drift is 0 at first
+    total = sampler.ratios(sampler.simulated(50)).total
     torch.testing.assert_close(total, torch.full((50,), log_z), atol=1e-3, rtol=0)
     # a backward policy without the bridge's narrowing is not in balance
     wrong = lambda before, now, sigma: (before / now, sigma * (now - before).sqrt())  # noqa: E731
     monkeypatch.setattr(samplers, "bridge", wrong)
-    assert samplers.ratios(sampler, samplers.on_policy(sampler, 50)).total.std() > 0.5
+    assert sampler.ratios(sampler.simulated(50)).total.std() > 0.5
