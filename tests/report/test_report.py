@@ -19,7 +19,6 @@ from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import findings, report, tables, viewer
 from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.runs.variants import group, labels
 
 from .untrained import add_loss, add_picture, add_table, untrained
 
@@ -91,13 +90,6 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path, tmp_pa
     assert report(toy, tmp_path / "again.html").read_bytes() == (toy / "report.html").read_bytes()
 
 
-def test_what_cannot_be_reported(toy: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="one run at least"):
-        report([])
-    with pytest.raises(ValueError, match="give --out"):
-        report([toy, untrained(tmp_path / "other")])
-
-
 def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> None:
     run = untrained(tmp_path / "run")
     config = tomlkit.parse((run / "config.toml").read_text()).unwrap()
@@ -124,15 +116,6 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
     ):
         assert sentence in result.text, sentence
     assert {f"analysis-{name}" for name in ("trajectories", "broken", "mine")} <= set(result.ids)
-
-
-def test_sections_stand_in_order(tmp_path: Path) -> None:
-    run = untrained(tmp_path / "run")
-    order = ["basins", "information_loss", "diversity", "calibration", "zebra", "training", "data"]
-    for name in sorted(order):
-        add_table(run, name, [{"a": 1}])
-    ids = [name for name in Page.of(run).ids if name.startswith("analysis-")]
-    assert ids == [f"analysis-{name.replace('_', '-')}" for name in order]
 
 
 # Numbers.
@@ -172,27 +155,19 @@ def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
 
 
 def test_variants_are_columns(tmp_path: Path) -> None:
+    """A directory that is given twice counts once."""
     paths = [
         untrained(tmp_path / "a0"),
         untrained(tmp_path / "b0", steps=8),
         untrained(tmp_path / "a1", seed=1),
-        untrained(tmp_path / "demo", preset="demo"),
     ]
-    variants = group(map(Run, [*paths, paths[0]]))  # a directory that is given twice counts once
-    assert {variant.name: [run.path.name for run in variant.runs] for variant in variants} == {
-        "A: preset full, steps 20, pretrain 1500, …": ["a0", "a1"],
-        "B: preset full, steps 8, pretrain 1500, …": ["b0"],
-        "C: preset demo, steps 20, pretrain 1000, …": ["demo"],
-    }
-    for path, p in zip(paths[:3], (0.5, 0.6, 0.7), strict=True):
+    for path, p in zip(paths, (0.5, 0.6, 0.7), strict=True):
         add_loss(path, kl=0.1, p=p)
-    result = Page.of(*paths[:3], out=tmp_path / "all.html")
+    result = Page.of(*paths, paths[0], out=tmp_path / "all.html")
     assert "3 runs of 2 variants" in result.text
     assert "0.600 ± 0.141 0.600 0.480" in result.text
     assert "A: steps 20, seed 0" in result.text
     assert len(result.sources) == 2  # one a variant
-    copies = [untrained(tmp_path / name / "run") for name in "xy"]
-    assert list(labels(map(Run, copies)).values()) == [*map(str, copies)]
 
 
 @pytest.mark.parametrize(
@@ -250,17 +225,13 @@ def test_warnings(
 # Figures.
 
 
-def test_the_view_comes_first(tmp_path: Path) -> None:
+def test_the_view_is_kept_as_it_is(tmp_path: Path) -> None:
     run = untrained(tmp_path / "run")
-    add_loss(run, kl=0.1, p=0.5)
     folder = add_picture(run / "analyses" / "trajectories", "trajectories")
     assert "view-trajectories" not in Page.of(run).ids
-    view = {"format": viewer.FORMAT, "evil": "</script><b>"}
-    text = json.dumps(view, separators=(",", ":"))
+    text = json.dumps({"format": viewer.FORMAT, "evil": "</script><b>"}, separators=(",", ":"))
     (folder / viewer.FILE).write_text(text)
     html, result = report(run).read_text(), Page(run / "report.html")
-    names = ("view-trajectories", "headline-numbers", "analysis-trajectories")
-    places = [result.ids.index(name) for name in names]
-    assert places == sorted(places)
+    assert "view-trajectories" in result.ids
     (kept,) = re.findall(r'<script type="application/json">(.*?)</script>', html)
     assert json.loads(kept) == json.loads(text)
