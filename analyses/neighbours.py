@@ -185,10 +185,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     """A panel for each feature."""
-    summary, pairs = (
-        tables["summary.csv"],
-        tables["pairs.csv"].fillna({"outcome": "", "colour": ""}),
-    )
+    summary = tables["summary.csv"]
+    pairs = tables["pairs.csv"].astype({"outcome": object, "colour": object}).fillna("")
     count = summary.groupby("pairs")["n"].first()
     shown = "near" if (pairs["pairs"] == "near").any() else "all"
     rows = summary[summary["pairs"] == shown].to_dict("records")

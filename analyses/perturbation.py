@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from torch import Tensor
@@ -223,7 +222,8 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
             if p == 50:
                 look = {"color": CRIMSON, "linestyle": "--", "linewidth": 2.2, "zorder": 3}
             axes.plot(part["norm"], part[f"p{p}"], **look)
-        _draw_norms(axes, largest)
+        axes.set_xscale("function", functions=(np.sqrt, np.square))
+        axes.set(xlim=(0, largest), xlabel="‖ν‖, norm of the perturbation")
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
@@ -244,13 +244,3 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         note = "no critical perturbation:\n" + textwrap.fill(str(reason), 44)
         left.text(0.03, 0.97, note, transform=left.transAxes, va="top", fontsize=9, color=GREEN)
     return {"distances": figure}
-
-
-def _draw_norms(axes: Axes, largest: float) -> None:
-    """A square-root axis of norms up to the largest."""
-    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    axes.set_xscale("function", functions=(np.sqrt, np.square))
-    axes.set_xlim(0, largest)
-    axes.set_xticks([0.0, *(x for x in ticks if largest / 50 <= x <= largest)])
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("‖ν‖, norm of the perturbation")

@@ -507,7 +507,7 @@ def draw_classes(tables: Mapping[str, Any]) -> Figure:
     rows = len(order)
     height = max(3.0, 1.6 + 0.21 * rows)
     widths = [max(1.5, 0.22 * len(tokens)), 1.9]
-    figure = Figure(figsize=(sum(widths) + 2.6, height), layout="constrained")
+    figure = Figure(figsize=(sum(widths) + 1.8, height), layout="constrained")
     share, often = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     share.set_yticks(range(rows), [plain(str(classes["class"][k])) for k in order])
     for label, k in zip(share.get_yticklabels(), order, strict=True):

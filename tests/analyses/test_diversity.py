@@ -54,10 +54,6 @@ def gaussian(x: Tensor, draws: int) -> Tensor:
     return x[:, None] * torch.randn(len(x), draws, 3, dtype=torch.float64)
 
 
-def constant(x: Tensor, draws: int) -> Tensor:
-    return x[:, None].double().expand(-1, draws, -1)
-
-
 program = registry.load("analyses", "diversity")
 
 
@@ -105,7 +101,7 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() 
 def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
     def states(x: Tensor, draws: int) -> Tensor:
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
-        return torch.where(some, gaussian(x, draws), constant(x, draws))
+        return torch.where(some, gaussian(x, draws), x[:, None].double())
 
     tables = measured(run_of(states))
     table = tables["summary.csv"]

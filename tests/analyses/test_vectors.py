@@ -20,17 +20,6 @@ from ..small import measured, untrained
 information_loss = registry.load("analyses", "information_loss")
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    kind = np.array(["noun", "verb", "name"])[rng.integers(0, 3, 60)]
-    x = rng.normal(size=(60, 6)) + 2 * (kind == "verb")[:, None]
-    frame = pd.DataFrame(x, columns=[*"abcdef"]).assign(kind=kind)
-    frame["word"] = [f"w{k}" for k in range(60)]
-    frame.to_csv(tmp_path / "words.csv", index=False)
-    return tmp_path / "words.csv"
-
-
 class Halves(nn.Module):
     """Decodes x itself before sentences, and half of it after; the noise is 0.5."""
 
@@ -59,8 +48,10 @@ def test_shares_are_those_counted_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(information_loss.errors(Halves(), x, 4)[0], of[0])
 
 
-def test_the_analysis_of_vectors(words: Path) -> None:
-    run = untrained("vectors", path=words, labels="kind", names="word", held_out_fraction=0.2)
+def test_the_analysis_of_vectors(tmp_path: Path) -> None:
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 6)), columns=[*"abcdef"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    run = untrained("vectors", path=tmp_path / "rows.csv", held_out_fraction=0.2)
     tables = measured("information_loss", run, inputs=40, draws=4)
     summary = tables["summary.csv"]
     assert summary["split"].tolist() == ["train"] * 3 + ["held_out"] * 3
