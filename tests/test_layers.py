@@ -17,7 +17,7 @@ FOLDER = Path(plot_attractors.__file__).parent
 ATTRACTORS = {f"plot_attractors.{of.parent.name}" for of in FOLDER.glob("*/__init__.py")} - {
     "plot_attractors.gflownet"
 }
-PLAIN = {"plot_attractors", "plot_attractors.ecdf", "plot_attractors.pareto"}  # NumPy alone
+PLAIN = {"plot_attractors", "plot_attractors.pareto"}  # NumPy alone
 
 CODE = """
 import importlib, pkgutil, sys

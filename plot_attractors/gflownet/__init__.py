@@ -7,7 +7,7 @@ from plot_attractors.gflownet.balance import (
     SubTrajectoryBalance,
     discretizer_balance,
 )
-from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
+from plot_attractors.gflownet.exploration import choose_visited, exploring
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
 from plot_attractors.gflownet.losses import (
@@ -28,7 +28,6 @@ from plot_attractors.gflownet.trajectories import (
 if TYPE_CHECKING:
     from plot_attractors.gflownet.certificate import Certificate, diagnose
     from plot_attractors.gflownet.diagnostics import (
-        plot_ranks,
         psis,
         simulation_based_calibration,
         to_datatree,
@@ -53,8 +52,6 @@ __all__ = [
     "diagnose",
     "discretizer_balance",
     "exploring",
-    "mala",
-    "plot_ranks",
     "psis",
     "score_trajectories",
     "simulate",
@@ -72,7 +69,7 @@ def __getattr__(name: str) -> Any:
         from plot_attractors.gflownet import certificate
 
         return getattr(certificate, name)
-    if name in ("plot_ranks", "psis", "simulation_based_calibration", "to_datatree"):
+    if name in ("psis", "simulation_based_calibration", "to_datatree"):
         from plot_attractors.gflownet import diagnostics
 
         return getattr(diagnostics, name)

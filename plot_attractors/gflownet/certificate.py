@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,7 +27,6 @@ from plot_attractors.gflownet.diagnostics import (
     ERROR,
     Replicate,
     calibration,
-    copied_store,
     psis,
     randomised_rank,
     replicates,
@@ -42,7 +40,6 @@ from plot_attractors.gflownet.programs import (
     quoted,
     side_run,
 )
-from plot_attractors.gflownet.simulation import simulatable
 from plot_attractors.gflownet.tempering import tempered
 from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 
@@ -66,7 +63,7 @@ class Certificate:
         bounds: of log Z(x) and of the distance from the posterior, nats but for the total
             variation, with standard errors.
         tree: the draws, for ArviZ.
-        calibration: that of `simulation_based_calibration`, for `plot_ranks`; None without.
+        calibration: that of `simulation_based_calibration`; None without.
     """
 
     verdict: str
@@ -82,7 +79,7 @@ class Certificate:
 
 def diagnose(
     model: Program,
-    guide: Program | None,
+    guide: Program,
     *args: Any,
     fit: Callable[..., Program] | None = None,
     data: Callable[[Values], tuple[Any, ...]] | None = None,
@@ -110,41 +107,34 @@ def diagnose(
     - *rank of log p*: of log p(z*, x) among those of the draws, which a guide that returns the
       prior does not keep uniform. Source: Modrák et al. (2025), "Simulation-based calibration
       checking for Bayesian computation";
-    - *rank of distance*: from a random point, all sites together. Source: Lemos et al. (2023),
-      "Sampling-based accuracy testing of posterior estimators" (TARP);
     - *moments of (z, x)*: products of two of z, or of z and x, of truths and of draws, by the best
       linear classifier of the two (Hotelling's T²), among `FLIPS` random choices of a draw to stand
       for the truth: an exact test, as truths and draws of the posterior are exchangeable.
 
     A check fails where its p-value is below 0.05 over the number of checks that have one: an exact
-    guide fails any with probability of about 0.05 (measured: 14 of 240). What no check can see: an
-    error on these data alone that the weights of the guide and of the wider one do not show.
+    guide fails any with probability of about 0.05 (measured, with one check more: 14 of 240). What
+    no check can see: an error on these data alone that the weights of the guide and of the wider
+    one do not show.
 
     `bounds`: ELBO ≤ log Z; log Z by smoothed weights, `cannot tell` above k̂ = 0.7; the total
     variation ½ E_q|w/Ẑ − 1| from the posterior, by the same condition, and else likely more.
 
     Args:
-        model, guide, args, kwargs: as `to_datatree` takes them; guide None with `fit`, which is
-            then called with what `data` makes of these data, too.
+        model, guide, args, kwargs: as `to_datatree` takes them.
         fit, data, simulations: as in `simulation_based_calibration`.
         draws: of the guide on these data; a tenth of it, less one, on each simulated data set.
         seed: of torch's generator; the caller's random state is left alone.
 
     Raises ValueError: as `to_datatree`; of the simulated data the reason is a row of `checks`.
     """
-    if guide is None and fit is None:
-        raise ValueError("There is nothing to diagnose: give a guide, or fit=, which makes one.")
-    with nullcontext() if guide is not None else copied_store():
-        if guide is None:
-            guide = _fitted(model, fit, data, args, kwargs, seed)
-        tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
-        wide = partial(_run_wider, guide)
-        wider: Any = None
-        try:
-            wider = to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs)
-        except ValueError as reason:
-            wider = str(reason)
-        rows, bounds = _of_these_data(tree, wider)
+    tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
+    wide = partial(_run_wider, guide)
+    wider: Any = None
+    try:
+        wider = to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs)
+    except ValueError as reason:
+        wider = str(reason)
+    rows, bounds = _of_these_data(tree, wider)
     ranks, other, unread = None, dict[str, Row](), set[str]()
     try:
         with side_run():
@@ -260,22 +250,10 @@ def _wider(own: dict[str, float], wider: dict[str, float]) -> Row:
     return ("", more, p, words)
 
 
-def _fitted(model: Any, fit: Any, data: Any, args: Any, kwargs: Any, seed: int) -> Program:
-    with side_run():
-        torch.manual_seed(seed)
-        observed = simulatable(poutine.trace(model).get_trace(*args, **kwargs))
-        given = tuple(observed.values()) if data is None else data(observed)
-        with torch.enable_grad():
-            guide: Program = fit(*given)
-    return guide
-
-
 def _of_simulated_data(every: list[Replicate], ranks: xr.Dataset, draws: int) -> dict[str, Row]:
     log_p = torch.stack([one.log_p for one in every])
     likelier = randomised_rank(log_p[:, 0], log_p[:, 1:].T)
     z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
-    distances = _distances(z)
-    distance = randomised_rank(distances[:, 0], distances[:, 1:].T)
     x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
     statistic, p_moments = _moments(z.double(), x.double())
     low, high = float(ranks["p_adjusted"].min()), float(ranks["site_p_adjusted"].min())
@@ -289,10 +267,6 @@ def _of_simulated_data(every: list[Replicate], ranks: xr.Dataset, draws: int) ->
         "rank of log p": (
             "", float(likelier.double().mean()) / draws, uniform_p_value(likelier, draws),
             "mean rank of the truth, ½ where draws are as likely",
-        ),
-        "rank of distance": (
-            "", float(distance.double().mean()) / draws, uniform_p_value(distance, draws),
-            "mean rank of the truth, of distances from random points",
         ),
         "moments of (z, x)": ("", statistic, p_moments, "T² of products of z and x"),
     }  # fmt: skip
@@ -308,19 +282,12 @@ def _unread(every: list[Replicate]) -> set[str]:
 
 
 def _flat(one: Replicate) -> Tensor:
-    """(draws + 1, n) all latents that are not masked, of the truth first."""
+    """(draws + 1, n) all latents, of the truth first."""
     parts = []
-    for name, at in one.counts.items():
-        parts.append(torch.cat([one.truth[name][at][None], one.sites[name][:, at]]).float())
+    for name, value in one.truth.items():
+        drawn = one.sites[name]
+        parts.append(torch.cat([value[None], drawn]).reshape(1 + len(drawn), -1).float())
     return torch.cat(parts, 1)
-
-
-def _distances(z: Tensor) -> Tensor:
-    """(simulations, draws + 1) from a random point each, in units of the spread of each latent of
-    truth and draws together, which is the same whichever of them is the truth.
-    """
-    unit = (z - z.mean(1, keepdim=True)) / z.std(1, keepdim=True).clamp(min=1e-12)
-    return (unit - torch.randn_like(unit[:, :1])).norm(dim=-1)
 
 
 def _moments(z: Tensor, x: Tensor) -> tuple[float, float]:

@@ -16,18 +16,12 @@ import numpy as np
 import pyro
 import torch
 import xarray as xr
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
-from scipy.stats import ttest_1samp
+from scipy.stats import binom, ttest_1samp
 from torch import Tensor
 
-from plot_attractors.ecdf import (
-    least_tail,
-    simultaneous_band,
-    tail_probabilities,
-)
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
 from plot_attractors.gflownet.programs import (
     FixedValues,
@@ -51,16 +45,12 @@ from plot_attractors.gflownet.simulation import (
 )
 from plot_attractors.pareto import psis
 
-__all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
+__all__ = ["psis", "simulation_based_calibration", "to_datatree"]
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 ERROR = 0.05  # of the test of all latents together
 SIMULATIONS, PER_LATENT = 10_000, 200  # of uniform ranks: at least, and for each latent
 ROWS = 1000  # of them held at once
-# of figures, by Okabe and Ito, whose colours colour-blind readers can tell apart
-BLUE, LIGHT_GREY = "#0072B2", "#D9D9D9"
-FAILING = ("#D55E00", "#E69F00", "#CC79A7")
-
 Array = NDArray[Any]
 
 
@@ -152,12 +142,9 @@ def simulation_based_calibration(
       on (0, 1) then;
     - ``coverage`` (level, latent): the share of simulations with z* in the central interval of
       that level;
-    - ``difference`` (fraction, latent): the distribution function of the ranks at fraction =
-      k / (L + 1) minus k / (L + 1); ``low``, ``high`` (fraction): the band that the differences of
-      all latents stay within, at all k at once, with probability at least 0.95;
-    - ``p_adjusted`` (latent): p-value of the ranks under uniformity, times the number of latents
-      (Bonferroni); ``calibrated``: p_adjusted ≥ 0.05, exactly where ``difference`` stays within the
-      band;
+    - ``p_adjusted`` (latent): p-value of the ranks under uniformity, by the point at which their
+      distribution function is least probable, times the number of latents (Bonferroni);
+      ``calibrated``: p_adjusted ≥ 0.05;
     - ``site_bias``, ``site_spread`` (site): of all elements of a site together, the mean of
       pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1 where the guide is
       too narrow. ``site_p_adjusted``: by t-tests of the two over simulations, the lesser p-value
@@ -166,7 +153,7 @@ def simulation_based_calibration(
     Args:
         model: what it draws is written into the tensors that it observes, for as long as a
             simulation lasts, so that ``prev = y[t]`` is what was drawn. What is masked stays as it
-            was observed, and masked latents are no latents here.
+            was observed.
         guide: an amortised guide, called with what `data` returns and `kwargs`; None with `fit`.
         args, kwargs: of the model. Of observed values only the shapes matter.
         data: arguments of the guide made of simulated values of the observed sites, by name. By
@@ -179,12 +166,12 @@ def simulation_based_calibration(
 
     Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
     without observed sites, one that observes values of another shape than it draws, one with
-    `pyro.factor` or `poutine.scale`, which cannot be simulated, one that does not score what it
-    draws as when it drew it, one whose latent sites differ between runs, and sites that model and
-    guide do not share.
+    `pyro.factor`, `poutine.scale` or masked latents, which cannot be simulated, one that does not
+    score what it draws as when it drew it, one whose latent sites differ between runs, and sites
+    that model and guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
-    calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
+    calibration"; the p-value, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
     uniformity and its applications in goodness-of-fit evaluation and multiple sample comparison".
     """
     with side_run():
@@ -200,20 +187,20 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
         ranks.append(_ranks(one))
     rank = torch.stack(ranks)
     pit = ((rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)).numpy()
-    sites_of = [name for name, counts in one.counts.items() for _ in range(int(counts.sum()))]
+    sites_of = [name for name, value in one.truth.items() for _ in range(value.numel())]
     covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).mean(1)
     return xr.Dataset(
         {
             "rank": (("simulation", "latent"), rank.numpy()),
             "coverage": (("level", "latent"), covered),
-            **_uniformity(rank.numpy(), draws),
+            "p_adjusted": ("latent", (p := _p_adjusted(rank.numpy(), draws))),
+            "calibrated": ("latent", p >= ERROR),
             **_together(pit, np.array(sites_of)),
         },
         {
             "level": list(LEVELS),
             "latent": one.labels,
             "site": list(dict.fromkeys(sites_of)),
-            "fraction": np.arange(draws + 2) / (draws + 1),
         },
         {"sampling_seed": seed, "simulations": len(ranks), "draws": draws},
     )
@@ -221,7 +208,7 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
 
 def uniform_p_value(rank: Tensor, draws: int) -> float:
     """Of ranks (n,) on 0 … draws under uniformity."""
-    return float(_uniformity(rank.numpy()[:, None], draws)["p_adjusted"][1][0])
+    return float(_p_adjusted(rank.numpy()[:, None], draws)[0])
 
 
 def copied_store() -> AbstractContextManager[Any]:
@@ -244,9 +231,8 @@ class _Seeds(Messenger):
 
 
 class Replicate(NamedTuple):
-    """A simulated truth with its data, by site, and draws of the guide given these data; which of
-    their elements are not masked (`counts`), and a draw by the random numbers of the pair that two
-    simulations are (`alike`).
+    """A simulated truth with its data, by site, and draws of the guide given these data; and
+    a draw by the random numbers of the pair that two simulations are (`alike`).
 
     `log_p` (draws + 1,) is log p(z, x) of the truth, first, and of the draws, nats.
     """
@@ -255,13 +241,12 @@ class Replicate(NamedTuple):
     given: Values
     sites: Values
     log_p: Tensor
-    counts: Values
     alike: Values
 
     @property
     def labels(self) -> list[str]:
         """Names of the latents, as ArviZ writes them."""
-        return [label for name, at in self.counts.items() for label in _elements(name, at)]
+        return [label for name, v in self.truth.items() for label in _elements(name, v)]
 
 
 def replicates(
@@ -303,19 +288,11 @@ def replicates(
                 alike = latent_sites(_run_on({}, fitted, guide_args, kwargs))
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
             log_p = log_prob_sum(of_model)
-            counts = {name: counted(site) for name, site in latent_sites(of_model).items()}
-            drawn = _sites(ratios)
-            if not all(bool(at.all()) for at in counts.values()):
-                other = {k: torch.where(at, truth[k], drawn[k][0]) for k, at in counts.items()}
-                elsewhere = log_prob_sum(_run_on(other, conditioned, (), {}))
-                if not torch.allclose(elsewhere, log_p, rtol=1e-4, atol=1e-4):
-                    raise ValueError(
-                        "The model masks latents that others depend on, so that it draws from "
-                        "another distribution than it scores: mask what depends on them, too."
-                    )
+        if not all(bool(counted(site).all()) for site in latent_sites(of_model).values()):
+            raise ValueError("The model masks latent sites, which have no truth then: mask none.")
         log_p = torch.cat([log_p.reshape(1), ratios.of_model])
         values = {name: site["value"] for name, site in alike.items()}
-        one = Replicate(truth, dict(given), drawn, log_p, counts, values)
+        one = Replicate(truth, dict(given), _sites(ratios), log_p, values)
         labels = one.labels if labels is None else labels
         if not ratios.values or one.labels != labels:
             raise ValueError(
@@ -323,47 +300,6 @@ def replicates(
                 "its runs: calibration needs programs whose latent sites are the same in each."
             )
         yield one
-
-
-def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
-    """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
-
-    Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
-    Latents that leave the band are coloured, and three of them named. Where a line is above 0 on
-    the left and below 0 on the right, the guide is too narrow, and the other way round too wide;
-    above 0 throughout, it puts too much on large values, and below 0 on small ones.
-    """
-    several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
-    figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
-    for axes, (title, result) in zip(panels, several.items(), strict=True):
-        _draw_panel(axes, result)
-        axes.set_title(title, loc="left")
-        axes.set_xlabel("fractional rank of the truth among the draws")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("ECDF of ranks − uniform")
-    return figure
-
-
-def _draw_panel(axes: Any, result: xr.Dataset) -> None:
-    fraction, failing = result["fraction"], list(FAILING)
-    band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
-    axes.fill_between(fraction, result["low"], result["high"], **band)
-    for latent in result["latent"].values:
-        one = result.sel(latent=latent)
-        colour, label = BLUE, None
-        if not one["calibrated"]:
-            colour = FAILING[0]
-            if failing:
-                colour = failing.pop(0)
-                label = f"{latent}, p = {float(one['p_adjusted']):.2g}".replace("$", r"\$")
-        axes.step(fraction, one["difference"], where="post", color=colour, label=label)
-    if len(failing) < len(FAILING):
-        axes.legend(loc="upper right", fontsize=9, frameon=False)
-    good = result["calibrated"].values
-    text = f"{good.sum()} of {len(good)} latents within the band"
-    axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
-    axes.margins(x=0)
 
 
 # -- runs of model and guide
@@ -400,18 +336,18 @@ def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> A
 # -- ranks
 
 
-def _elements(name: str, counts: Tensor) -> list[str]:
-    """Names of the elements of a site that count, as ArviZ writes them."""
-    if counts.ndim == 0:
-        return [name] * bool(counts)
-    return [f"{name}[{', '.join(map(str, index))}]" for index in counts.nonzero().tolist()]
+def _elements(name: str, value: Tensor) -> list[str]:
+    """Names of the elements of a site, as ArviZ writes them."""
+    if value.ndim == 0:
+        return [name]
+    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*value.shape)]
 
 
 def _ranks(one: Replicate) -> Tensor:
     """(latents,) int64 randomised ranks of true values among draws."""
     ranks = []
-    for name, at in one.counts.items():
-        ranks.append(randomised_rank(one.truth[name][at].cpu(), one.sites[name][:, at].cpu()))
+    for name, value in one.truth.items():
+        ranks.append(randomised_rank(value.cpu(), one.sites[name].cpu()).flatten())
     return torch.cat(ranks)
 
 
@@ -421,29 +357,39 @@ def randomised_rank(value: Tensor, drawn: Tensor) -> Tensor:
     return less + (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
 
 
-def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
-    """The test of ranks (n, latents) on 0 … draws."""
+def _p_adjusted(rank: Array, draws: int) -> Array:
+    """(latents,) p-values of ranks (n, latents) on 0 … draws under uniformity, times latents."""
     n, latents = rank.shape
-    theory = np.arange(1, draws + 1) / (draws + 1)
-    tails = tail_probabilities(n, theory)
     below = (rank[..., None] < np.arange(1, draws + 1)).sum(0)  # (latents, draws)
-    tail = least_tail(below, tails)
     null = _null(n, draws, max(SIMULATIONS, PER_LATENT * latents))
-    p = (1 + np.searchsorted(null, tail, side="right")) / (len(null) + 1)
-    # the least tail probability of ranks whose adjusted p-value is not below the error
-    least = null[int(np.ceil(ERROR / latents * (len(null) + 1) - 1)) - 1]
-    low, high = simultaneous_band(float(least), tails)
-    ends = partial(np.pad, pad_width=1)  # at fractions 0 and 1 all is exact
-    return {
-        "difference": (
-            ("fraction", "latent"),
-            np.pad(below.T / n - theory[:, None], ((1, 1), (0, 0))),
-        ),
-        "low": ("fraction", ends(low / n - theory)),
-        "high": ("fraction", ends(high / n - theory)),
-        "p_adjusted": ("latent", np.minimum(1, latents * p)),
-        "calibrated": ("latent", tail >= least),
-    }
+    least = _least_tail(below, _tails(n, draws)) * (1 + 1e-9)  # ties, but for rounding
+    p = (1 + np.searchsorted(null, least, side="right")) / (len(null) + 1)
+    return np.asarray(np.minimum(1, latents * p))
+
+
+def _tails(n: int, draws: int) -> Array:
+    """(n + 1, draws) min(P(N ≤ j), P(N ≥ j)) of N ~ Binomial(n, k / (draws + 1)), the number of n
+    uniform ranks below k = 1 … draws, for every number j.
+    """
+    j, theory = np.arange(n + 1)[:, None], np.arange(1, draws + 1) / (draws + 1)
+    return np.asarray(np.minimum(binom.cdf(j, n, theory), binom.sf(j - 1, n, theory)))
+
+
+def _least_tail(below: Array, tails: Array) -> Array:
+    """(…) the least tail probability over k, of numbers of ranks (…, draws) below each k."""
+    return np.asarray(tails[below, np.arange(tails.shape[1])].min(-1))
+
+
+@lru_cache(maxsize=8)
+def _null(n: int, draws: int, simulations: int) -> Array:
+    """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
+    tails = _tails(n, draws)
+    random, uniform = np.random.default_rng(0), np.full(draws + 1, 1 / (draws + 1))
+    samples = []
+    for start in range(0, simulations, ROWS):
+        counts = random.multinomial(n, uniform, min(ROWS, simulations - start))
+        samples.append(_least_tail(counts.cumsum(1)[:, :-1], tails))
+    return np.sort(np.concatenate(samples))
 
 
 def _together(pit: Array, sites: Array) -> dict[str, Any]:
@@ -464,18 +410,6 @@ def _together(pit: Array, sites: Array) -> dict[str, Any]:
         "site_spread": ("site", np.mean(squares, 1)),
         "site_p_adjusted": ("site", np.minimum(1, len(names) * p)),
     }
-
-
-@lru_cache(maxsize=8)
-def _null(n: int, draws: int, simulations: int) -> Array:
-    """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
-    tails = tail_probabilities(n, np.arange(1, draws + 1) / (draws + 1))
-    random, uniform = np.random.default_rng(0), np.full(draws + 1, 1 / (draws + 1))
-    samples = []
-    for start in range(0, simulations, ROWS):
-        counts = random.multinomial(n, uniform, min(ROWS, simulations - start))
-        samples.append(least_tail(counts.cumsum(1)[:, :-1], tails))
-    return np.sort(np.concatenate(samples))
 
 
 # -- layout

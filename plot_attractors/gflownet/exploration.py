@@ -1,4 +1,4 @@
-"""Exploration: off-policy steps, sentences visited along trajectories, Langevin moves."""
+"""Exploration: off-policy steps, and sentences visited along trajectories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plot_attractors.gflownet.trajectories import Step
 
-__all__ = ["choose_visited", "exploring", "mala"]
+__all__ = ["choose_visited", "exploring"]
 
 
 def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
@@ -51,35 +51,3 @@ def choose_visited(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
     count = (index[:, None] == index[None, :]).sum(1)
     logits = power * score - count.to(score).log()
     return torch.distributions.Categorical(logits=logits.T, validate_args=False).sample()
-
-
-def mala(
-    z: Tensor, log_density: Callable[[Tensor], Tensor], step_size: float, steps: int
-) -> tuple[Tensor, Tensor]:
-    """Metropolis-adjusted Langevin moves of every row of z, which leave the density p invariant.
-
-    Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)).
-    z (…, d) and log_density: (…, d) → (…) give the moved states and (…) the acceptance rates.
-    """
-
-    def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            y = z.detach().requires_grad_()
-            log_p = log_density(y)
-            (gradient,) = torch.autograd.grad(log_p.sum(), y)
-        return log_p.detach(), gradient
-
-    h = step_size
-    log_p, gradient = evaluate(z)
-    accepted = torch.zeros_like(log_p)
-    for _ in range(steps):
-        proposal = z + 0.5 * h**2 * gradient + h * torch.randn_like(z)
-        new_log_p, new_gradient = evaluate(proposal)
-        forth = ((proposal - z - 0.5 * h**2 * gradient) / h).square().sum(-1)
-        back = ((z - proposal - 0.5 * h**2 * new_gradient) / h).square().sum(-1)
-        accept = torch.rand_like(log_p).log() < new_log_p - log_p + 0.5 * (forth - back)
-        z = torch.where(accept[..., None], proposal, z)
-        log_p = torch.where(accept, new_log_p, log_p)
-        gradient = torch.where(accept[..., None], new_gradient, gradient)
-        accepted += accept
-    return z, accepted / steps

@@ -91,23 +91,17 @@ class LogRatios:
         """Of particles that were run one by one; where their sites differ, as of one site, without
         values.
         """
-        sites = [
-            (list(r.log_p), list(r.log_q), {k: v.shape for k, v in r.values.items()}) for r in each
-        ]
-        if any(one != sites[0] for one in sites):
+        names = ("values", "log_p", "log_q")
+        shapes = [[{k: v.shape for k, v in getattr(r, of).items()} for of in names] for r in each]
+        if any(one != shapes[0] for one in shapes):
             each = [
                 replace(r, values={}, log_p={"": r.of_model}, log_q={"": r.of_guide}) for r in each
             ]
-
-        def stack(sites: Callable[[LogRatios], Values]) -> Values:
-            return {k: torch.stack([sites(r)[k] for r in each]) for k in sites(each[0])}
-
-        return replace(
-            each[0],
-            values=stack(lambda r: r.values),
-            log_p=stack(lambda r: r.log_p),
-            log_q=stack(lambda r: r.log_q),
-        )
+        parts: dict[str, Any] = {
+            of: {k: torch.stack([getattr(r, of)[k] for r in each]) for k in getattr(each[0], of)}
+            for of in names
+        }
+        return replace(each[0], **parts)
 
 
 ReplayOf = Callable[[LogRatios, bool], Values]
@@ -130,9 +124,9 @@ class LogRatioLoss(ELBO):
             instead; never trained.
         replay: a `Replay`, whose earlier particles take the place of some that are drawn; particles
             run at once then.
-        vectorize_particles: True for one run of all particles, False for a loop; by default the
-            first call of a pair of programs looks once whether two particles score as when they are
-            run alone, else a warning says why all run in a loop.
+        vectorize_particles: False for a loop; else all particles run at once, where the first call
+            of a pair of programs finds that two score as when they are run alone, and otherwise a
+            warning says why they run in a loop.
         model_gradient: "wake", or "objective" where parameters of the model are part of what the
             objective is to train, as a backward policy that balance is to teach.
         options: as in Pyro's `ELBO`: `max_plate_nesting`, `retain_graph`, …
@@ -154,7 +148,7 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         replay: ReplayOf | None = None,
-        vectorize_particles: bool | None = None,
+        vectorize_particles: bool = True,
         model_gradient: Literal["wake", "objective"] = "wake",
         **options: Any,
     ) -> None:
@@ -168,8 +162,8 @@ class LogRatioLoss(ELBO):
         if replay is not None and batch_plate is not None:
             raise ValueError("Replay needs the same data at every step: drop batch_plate.")
         ELBO.__init__(self, num_particles=num_particles, **options)
-        self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
-        self._asked = self.vectorize_particles
+        self._asked = vectorize_particles and num_particles > 1
+        self.vectorize_particles = self._asked
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
@@ -253,19 +247,6 @@ class LogRatioLoss(ELBO):
         programs = Programs.bound(model, guide, sampler, args, kwargs)
         return self._log_ratios(programs, args, kwargs, self.replay)
 
-    def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
-        """Importance log-weights log p(z, x) − log q(z), z drawn from the guide and nothing else.
-
-        Their mean is the ELBO, at most log Z = log p(x); `logsumexp(0) - log(num_particles)` is the
-        tighter importance-weighted bound.
-
-        Returns:
-            (num_particles,), or (num_particles, batch) with a `batch_plate`; nats; no gradients.
-        """
-        with torch.no_grad():
-            programs = Programs.bound(model, guide, guide, args, kwargs)
-            return self._log_ratios(programs, args, kwargs).total
-
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         raise NotImplementedError  # abstract in Pyro, and not called here
 
@@ -334,8 +315,6 @@ class LogRatioLoss(ELBO):
         for name, site in sample_sites(trace).items():
             log_prob = site["log_prob"] = site_log_prob(site)
             kept = [] if dim is None else [dim]
-            if dim is not None:
-                self._require_particles(site, dim)
             if self.batch_plate is not None:
                 kept.append(self._batch_frame(site).dim)
             scale = self._scale(site)
@@ -357,20 +336,6 @@ class LogRatioLoss(ELBO):
             "elements are trajectories of their own: move the site into the plate, or drop "
             "batch_plate."
         )
-
-    def _require_particles(self, site: Site, dim: int) -> None:
-        """Raises where a site of a vectorised run has no dimension of particles."""
-        shape, frames = tuple(site["log_prob"].shape), site["cond_indep_stack"]
-        has = f"Site {site['name']!r} has log-probabilities of shape {shape}"
-        if any(f.dim < dim for f in frames if f.vectorized) or len(shape) > -dim:
-            raise ValueError(f"{has}, more plates than max_plate_nesting={-dim - 1}.")
-        sizes = {dim: self.num_particles}
-        sizes |= {f.dim: f.size for f in frames if f.vectorized and f.name == self.batch_plate}
-        if any(len(shape) < -d or shape[d] != n for d, n in sizes.items()):
-            raise ValueError(
-                f"{has}, without the particle or batch dimension: use a Pyro distribution there, "
-                f"or {ALONE}."
-            )
 
     def _scale(self, site: Site) -> Any:
         """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
@@ -394,7 +359,7 @@ class LogRatioLoss(ELBO):
         """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
         self._pair, self._calls = programs.pair, 0
         self.vectorize_particles = self._asked
-        if self._asked is False:
+        if not self._asked:
             return
         with side_run():
             values = programs.draw()
@@ -407,7 +372,7 @@ class LogRatioLoss(ELBO):
                 nesting = max([0, *(site["log_prob"].ndim for site in sites)])
             self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
-            reason = self._vectorization_fault(programs) if self._asked is None else None
+            reason = self._vectorization_fault(programs)
         self.vectorize_particles = reason is None
         if reason is not None:
             warnings.warn(

@@ -11,12 +11,8 @@ from typing import Any
 
 from pyro.distributions import (
     Bernoulli,
-    Beta,
     Categorical,
     Delta,
-    Dirichlet,
-    Exponential,
-    Gamma,
     LogNormal,
     MaskedDistribution,
     MultivariateNormal,
@@ -26,7 +22,6 @@ from pyro.distributions import (
 )
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
-from torch import Tensor
 from torch.distributions import Independent
 
 from plot_attractors.gflownet.programs import Program
@@ -38,27 +33,13 @@ __all__ = ["temper", "tempered"]
 def temper(fn: Any, temperature: float) -> Any:
     """The distribution ∝ p^(1/temperature); `temper.register(Kind)` teaches it another kind.
 
-    Normal, LogNormal, Gamma, Exponential, Beta, Dirichlet, Categorical, one-hot and Bernoulli ones
-    stay of their kind, a Delta and a Uniform as they are. Raises ValueError for another kind, and
-    where p^(1/temperature) has no finite integral: below a temperature of 1, for concentrations of
-    at most 1 − temperature.
+    Normal, LogNormal, Categorical, one-hot and Bernoulli ones stay of their kind, a Delta and a
+    Uniform as they are. Raises ValueError for another kind.
     """
     raise ValueError(
         f"{type(fn).__name__} cannot be tempered: give a behaviour policy of your own, or say how "
         f"with temper.register({type(fn).__name__})."
     )
-
-
-def _power(concentration: Tensor, temperature: float) -> Tensor:
-    """Of x^(a − 1), as of Gamma, Beta and Dirichlet densities."""
-    powers = (concentration - 1) / temperature + 1
-    if bool((powers <= 0).any()):
-        raise ValueError(
-            f"A density with concentration {float(concentration.min()):g} cannot be normalised at "
-            f"temperature {temperature:g}: take a temperature above "
-            f"{1 - float(concentration.min()):g}."
-        )
-    return powers
 
 
 def _log_normal(fn: LogNormal, temperature: float) -> LogNormal:
@@ -71,10 +52,6 @@ _TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
     MultivariateNormal: lambda fn, t: MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * t**0.5),
     LogNormal: _log_normal,
     Uniform: lambda fn, t: fn,
-    Gamma: lambda fn, t: Gamma(_power(fn.concentration, t), fn.rate / t),
-    Exponential: lambda fn, t: Exponential(fn.rate / t),
-    Beta: lambda fn, t: Beta(_power(fn.concentration1, t), _power(fn.concentration0, t)),
-    Dirichlet: lambda fn, t: Dirichlet(_power(fn.concentration, t)),
     Categorical: lambda fn, t: Categorical(logits=fn.logits / t),
     OneHotCategorical: lambda fn, t: OneHotCategorical(logits=fn.logits / t),
     Bernoulli: lambda fn, t: Bernoulli(logits=fn.logits / t),

@@ -70,10 +70,7 @@ def test_a_diffusion_sampler_finds_all_modes() -> None:
     assert (torch.bincount(scope["nearest"], minlength=4) / len(w) > 0.15).all()
 
 
-def test_calibration_tells_a_dependent_guide_from_an_independent_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_calibration_tells_a_dependent_guide_from_an_independent_one() -> None:
     scope = executed("diagnose-any-fit.md")
     results = scope["results"]
     assert results["dependent"]["calibrated"].all()
@@ -83,7 +80,6 @@ def test_calibration_tells_a_dependent_guide_from_an_independent_one(
     evidence = MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
     assert abs(float(result["log_z"]) - float(evidence.log_prob(scope["y"]))) < 0.01
     assert result["pareto_k"] < 0.5
-    assert (tmp_path / "calibration-ranks.png").exists()
 
 
 def test_attractors_of_networks(capsys: pytest.CaptureFixture[str]) -> None:
