@@ -41,17 +41,13 @@ class Factor:
         return torch.where(numbers[place] == number, self.rows.to(s.device)[place], -1)
 
 
+@lru_cache(maxsize=64)
 def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     """The factors of a language whose token j belongs to part[j], in the order of the parts.
 
     None where sentences are sequences, an exclusive group of tokens belongs to several parts, or
     one part has too many subsets.
     """
-    return _factors(language.power(0.0), part)
-
-
-@lru_cache(maxsize=64)
-def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     group = language.token_group.tolist()
     split = len(set(zip(group, part, strict=True))) > len(language.groups)
     if language.ordered or split:

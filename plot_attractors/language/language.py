@@ -18,7 +18,6 @@ __all__ = [
     "Language",
     "in_use_threshold",
     "pairs_to_fit",
-    "row_key",
     "usage",
 ]
 
@@ -26,15 +25,6 @@ MOST_SENTENCES = 100_000  # that are listed
 USAGE_INPUTS = 4096  # on which it is counted what is in use
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
-
-
-def row_key(rows: Tensor) -> Tensor:
-    """(…) int64 hash of rows (…, n) of whole numbers; of k different ones two have the same with a
-    probability of about k² / 2⁶⁴.
-    """
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randint(-(2**62), 2**62, rows.shape[-1:], generator=generator)
-    return (rows.long() * weights.to(rows.device)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -165,8 +155,12 @@ class Language:
         return s.sum(-1)
 
     def key(self, s: Tensor) -> Tensor:
-        """(...) int64 hash of sentences (..., width): `row_key`."""
-        return row_key(s)
+        """(...) int64 hash of sentences (..., width); of k different ones two have the same with a
+        probability of about k² / 2⁶⁴.
+        """
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randint(-(2**62), 2**62, s.shape[-1:], generator=generator)
+        return (s.long() * weights.to(s.device)).sum(-1)
 
     def row(self, s: Tensor) -> Tensor:
         """(...) row numbers in `sentences` of the sentences s (..., width)."""
@@ -208,7 +202,7 @@ class Language:
     def log_prior_of_length(self, length: Tensor) -> Tensor:
         """(...) log P(s) in nats of sentences of so many tokens (...)."""
         dtype = length.dtype if length.is_floating_point() else torch.get_default_dtype()
-        return (self._log_weight(length) - _log_total(self)).to(dtype)
+        return (self._log_weight(length) - _weights(self)[0, 0].log()).to(dtype)
 
     def log_prior_of_additions(self, s: Tensor) -> Tensor:
         """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
@@ -280,11 +274,6 @@ def _weights(language: Language) -> Tensor:
                 total += float(of_group[k:] @ weights[k + 1 :, length + 1])
             weights[k, length] = total
     return weights
-
-
-@lru_cache(maxsize=64)
-def _log_total(language: Language) -> float:
-    return float(_weights(language)[0, 0].log())
 
 
 def pairs_to_fit(inputs: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet.trajectories import rollout
 from plot_attractors.language import Language
-from plot_attractors.language.policy import SentencePolicy, draw_prior, prior_policy
+from plot_attractors.language.policy import draw_prior, prior_policy
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
@@ -138,12 +138,8 @@ class AttractorModel(nn.Module):
                 elif isinstance(kept, list):
                     kept[:] = [new if one is old else one for one in kept]
 
-    def sentence_prior(self, n: int) -> SentencePolicy:
-        """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
-        return prior_policy(self.language.power(self.reward.beta), (n,), self.device)
-
     def draw_prior(self, n: int) -> Tensor:
-        """(n, width) sentences from P(s)^β; faster than those of `sentence_prior`."""
+        """(n, width) sentences from P(s)^β, normalised."""
         return draw_prior(self.language.power(self.reward.beta), n, self.device)
 
     def add_sentence_policy(self) -> Discretizer:
@@ -251,7 +247,8 @@ class AttractorModel(nn.Module):
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
-            s = pyro.sample("s", self.sentence_prior(x.shape[0]))
+            prior = prior_policy(self.language.power(self.reward.beta), (len(x),), self.device)
+            s = pyro.sample("s", prior)
             z = pyro.sample(f"z_{self.steps}", self.terminal_kernel(s).to_event(1))
             pyro.factor("reward", self.reward(e.distribution, None, s) - self.reward.log_prior(s))
             rollout(self.backward_step, z, range(self.steps, 1, -1), e.z0, -1)

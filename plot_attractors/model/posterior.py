@@ -53,7 +53,7 @@ class ExactPosterior:
         scores = self._fidelity(q, axes, p, beta)
         unused = self._layer.unused
         if len(unused):  # the same for all sentences, so it goes to the first factor
-            empty = self.empty_sentence(q.loc)
+            empty = self.reward.sentence_encoder(torch.zeros(1, own.width, device=q.loc.device))
             p = Normal(empty.loc[0, unused], empty.scale[0, unused])
             rest = self._fidelity(q, unused, p, beta).sum(-1, keepdim=True)
             scores = scores + (all_subsets(parts).factor == 0).to(rest.device) * rest
@@ -102,12 +102,6 @@ class ExactPosterior:
         """(…, n) −β D_KL of P(z0 | x) (…, d) along each of n axes from p (n,)."""
         along = Normal(q.loc[..., axes, None], q.scale[..., axes, None], validate_args=False)
         return -beta * gaussian_kl(along, Normal(p.loc[:, None], p.scale[:, None]))
-
-    def empty_sentence(self, like: Tensor) -> Normal:
-        """P(z0 | ẑ_∅) (1, d)."""
-        width = self.reward.language.width
-        p: Normal = self.reward.sentence_encoder(torch.zeros(1, width, device=like.device))
-        return p
 
 
 class Readout:

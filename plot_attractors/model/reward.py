@@ -52,9 +52,7 @@ class Reward:
         decodability: the factor in z_T: 'none' (the E-step's text: R does not involve z),
             'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s)^β, over listed sentences) or 'density'
             (that N, not normalised).
-        beta: β, the inverse temperature; another may be given in each call.
-
-    Raises ValueError where β is not a finite number above 0.
+        beta: β > 0, the inverse temperature; another may be given in each call.
     """
 
     def __init__(
@@ -64,11 +62,6 @@ class Reward:
         decodability: Decodability = "none",
         beta: float = 1.0,
     ) -> None:
-        if not 0 < beta < math.inf:
-            raise ValueError(
-                "the inverse temperature β must be a finite number above 0 (1: R itself), "
-                f"not {beta:g}"
-            )
         self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.beta = decodability, beta
 

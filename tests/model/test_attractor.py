@@ -9,7 +9,6 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.distributions import Normal
-from pyro.infer import Importance, Predictive
 from torch import Tensor
 from torch.distributions import kl_divergence
 
@@ -29,10 +28,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 CASES = [("hbv", option) for option in OPTIONS]
 CASES += [("hbv", {"readout": "any_order"}), ("sequences", {})]
-cases = pytest.mark.parametrize(("name", "option"), CASES, ids=str)
 
 
-@cases
+@pytest.mark.parametrize(("name", "option"), CASES, ids=str)
 def test_scores_of_model_and_guide_are_sums_of_their_parts(name: str, option: Any) -> None:
     model, x = tiny(option, name), inputs()
     guide: Any = poutine.trace(model.guide).get_trace(x)
@@ -60,17 +58,13 @@ def test_scores_of_model_and_guide_are_sums_of_their_parts(name: str, option: An
     assert torch.allclose(story.log_prob_sum(), backward, rtol=1e-4)
 
 
-@cases
-def test_programs_draw_trajectories_and_sentences(name: str, option: Any) -> None:
-    model, x = tiny(option, name), inputs()
-    for program in (model.model, model.guide):
-        out = Predictive(program, num_samples=3)(x)
-        assert out[f"z_{T}"].shape[0] == 3
-        assert out[f"z_{T}"].shape[-2:] == (B, D)
-        assert set(out["s"].unique().tolist()) <= {0.0, 1.0}
-        assert (model.language.length(out["s"]) >= model.language.min_length).all()
-    out = Predictive(model.guide, num_samples=3, parallel=True)(x)
-    assert len(out["z_1"].reshape(-1, D).unique(dim=0)) == 3 * B
+@pytest.mark.parametrize("name", ["hbv", "algorithms"])
+def test_trajectory_balance_takes_model_and_guide(name: str) -> None:
+    model, x = tiny(name=name), inputs()
+    loss = TrajectoryBalance(log_z=log_z(model, x), num_particles=4, batch_plate="inputs")
+    assert math.isfinite(loss.loss_and_grads(model.model, model.guide, x))
+    for part in (model.forward_dynamics, model.backward_dynamics):
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in part.parameters())
     phi, theta = {id(p) for p in model.phi}, {id(p) for p in model.theta}
     assert not phi & theta
     assert phi | theta == {id(p) for p in model.parameters()}
@@ -124,20 +118,6 @@ def test_importance_sampling_finds_log_z(option: dict[str, Any], name: str) -> N
     ratio = (log_w - log_z(model, x)).exp()
     assert abs(ratio.mean() - 1) < 4.5 * ratio.std() / n**0.5
     assert ratio.std() / n**0.5 < 0.05, "the bound would hold for anything"
-
-
-@pytest.mark.filterwarnings("error::UserWarning")
-def test_pyro_and_trajectory_balance_take_model_and_guide() -> None:
-    model, x = broad({}), inputs(1)
-    with torch.no_grad():
-        importance = Importance(model.model, guide=model.guide, num_samples=300).run(x)
-    log_evidence = float(importance.get_log_normalizer())
-    assert log_evidence == pytest.approx(float(log_z(model, x)), abs=0.4)
-    model, x = tiny(), inputs()
-    loss = TrajectoryBalance(log_z=log_z(model, x), num_particles=4, batch_plate="inputs")
-    assert math.isfinite(loss.loss_and_grads(model.model, model.guide, x))
-    for part in (model.forward_dynamics, model.backward_dynamics):
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in part.parameters())
 
 
 # -- the M-step's loss

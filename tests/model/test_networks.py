@@ -13,15 +13,10 @@ from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.networks import (
     Discretizer,
-    Dynamics,
-    ImageDecoder,
-    InputDecoder,
     SentenceEncoder,
     bounded_step,
-    input_decoder,
 )
 from plot_attractors.model.nn import (
-    Fourier,
     FourierFeatures,
     ImageEncoder,
     ImageGenerator,
@@ -76,21 +71,6 @@ def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> N
         assert not same(f(z, last, c), f(z, last - 1, c))
         assert same(f(z, last, c), f(z, last + 1, c))
         assert same(f(z, last, c), f(z, 5.0 * T, c))
-
-
-def test_untrained_backward_dynamics_run_forward_ones_backwards() -> None:
-    forward = Dynamics(D, T, units=16)
-    backward = Dynamics(D, T, context=True, time=True, units=16, reverse_of=forward)
-    z, c = states(2)
-    assert same(backward(z, 3.0, c), forward(z, 1.0))
-    assert not {id(p) for p in backward.parameters()} & {id(p) for p in forward.parameters()}
-
-
-def test_decoders_by_the_shape_of_inputs() -> None:
-    assert isinstance(input_decoder(D, (8,)), InputDecoder)
-    decoder = input_decoder(D, (3, 8, 8))
-    assert isinstance(decoder, ImageDecoder)
-    assert decoder(torch.zeros(2, D)).loc.max() < 0.1, "dark at first"
 
 
 @pytest.mark.parametrize("axes", [True, False])
@@ -178,16 +158,6 @@ def test_fourier_features_may_see_one_axis_each() -> None:
     z = torch.randn(5, 3)
     moved = features(z + torch.tensor([0.0, 0.3, 0.0])) != features(z)
     assert torch.equal(moved[:, 3:].any(0), features.frequencies[1] != 0)
-
-
-def test_fourier_features_are_saved_and_not_trained() -> None:
-    a, b = Fourier(16, 1.0).of(3), Fourier(16, 1.0).of(3)
-    z = torch.randn(5, 3)
-    assert list(a.parameters()) == []
-    assert not torch.allclose(a(z), b(z))
-    b.load_state_dict(a.state_dict())
-    assert torch.equal(a(z), b(z))
-    assert torch.equal(Fourier().of(3)(z), z)
 
 
 @pytest.mark.parametrize("side", [8, 16, 64])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import kl_divergence
 
-from plot_attractors.model.reward import Reward, gaussian_kl, pairwise_kl
+from plot_attractors.model.reward import gaussian_kl, pairwise_kl
 
 from ..attractors import B, D, T, inputs, tiny
 
@@ -97,10 +96,3 @@ def test_rewards_with_a_token_more(decodability: str, axes: bool, beta: float | 
         assert torch.allclose(result[token][new], expected[new], atol=1e-4)
     none = Normal(q.loc[:0], q.scale[:0])
     assert model.reward.log_additions(none, s[:, :0]).shape == (7, 2, 0)
-
-
-@pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
-def test_impossible_inverse_temperatures(beta: float) -> None:
-    reward = tiny().reward
-    with pytest.raises(ValueError, match="must be a finite number above 0"):
-        Reward(reward.sentence_encoder, reward.language, beta=beta)
