@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,27 +19,20 @@ from plot_attractors.runs import Run, store
 __all__ = ["label_free", "predictive_check", "sample_run"]
 
 ROWS = 2048  # trajectories drawn and scored at once
+EACH, NATS = ("chain", "draw", "input"), {"units": "nats"}
 
 Variables = dict[str, tuple[Any, ...]]  # (dimensions, values) or (dimensions, values, attributes)
 
 
-def sample_run(
-    run: Run,
-    *,
-    inputs: int = 64,
-    draws: int = 100,
-    split: str = "train",
-    states: bool = False,
-    seed: int = 0,
-) -> xr.DataTree:
-    """Sentences and states drawn for inputs of a run's data.
+def sample_run(run: Run, *, inputs: int = 64, draws: int = 100, seed: int = 0) -> xr.DataTree:
+    """Sentences and states drawn for training inputs of a run.
 
     The *chain* is the run, by its training seed, a *draw* a trajectory z_0, …, z_T from the forward
     dynamics with a sentence s read from z_T; draws are independent. The groups, with B = `inputs`:
 
-    - ``posterior``: ``z`` (chain, draw, input, step, latent), steps 0 and T, or all of them with
-      `states`; ``tokens`` (chain, draw, input, token) 0 or 1, for ordered languages (chain, draw,
-      input, position, token); ``info_loss``ᵇ (chain, draw, input), d = c0 − cT in bits;
+    - ``posterior``: ``z`` (chain, draw, input, step, latent), steps 0 and T; ``tokens`` (chain,
+      draw, input, token) 0 or 1, for ordered languages (chain, draw, input, position, token);
+      ``info_loss``ᵇ (chain, draw, input), d = c0 − cT in bits;
     - ``sample_stats`` (chain, draw, input): ``log_q`` = log P(s | z_T) + Σ_t log P(z_{t+1} | z_t),
       ``log_reward`` = log R(s; x) and ``log_weight`` = `sampling.path_log_weight`, nats;
       ``length``, the tokens of s;
@@ -48,19 +40,13 @@ def sample_run(
     - ``posterior_predictive``ᵇ: ``x`` (chain, draw, input, bit), a replicate from P(x | z_T), −1
       where x is missing, and ``ones`` (chain, draw, input), the number of its 1s;
     - ``observed_data``ᵇ: ``x`` (input, bit), ``ones`` (input);
-    - ``constant_data`` (input): ``y``, the number of the input's class, row or image; ``name`` of
-      classes and rows that have one; ``labels`` (input, label) where there are any, -1 where
-      unspecified.
+    - ``constant_data`` (input): ``y``, the number of the input's class, row or image.
 
-    ᵇ of inputs that are vectors of bits, and not images.
-
-    The root's attributes are text: ``config`` (TOML), ``split``, ``sampling_seed``.
+    ᵇ of inputs that are vectors of bits, and not images. The root's attribute ``config`` is TOML.
 
     Args:
         inputs: B, drawn once.
         draws: trajectories of each input.
-        split: which inputs, as `data.batch` takes it.
-        states: keep the states of all steps.
         seed: of inputs and draws: runs on the same data see the same inputs, and the draws of a run
             depend on this seed and on its training seed. The caller's random state is left alone.
 
@@ -68,43 +54,42 @@ def sample_run(
     """
     if not sampling.has_likelihood(run):
         raise ValueError("inputs have no probability in what the decoder gives")
-    data, model = run.data, run.model
-    language, bits = model.language, sampling.kind_of_inputs(run) == sampling.BITS
+    language, bits = run.model.language, sampling.kind_of_inputs(run) == sampling.BITS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        batch = data.batch(inputs, split)
-    steps = tuple(range(model.steps + 1)) if states else (0, model.steps)
-    sampled = _sample(run, batch.x, draws, steps, seed, bits)
+        batch = run.data.batch(inputs)
     # every field (chain, draw, input, …)
-    fields = {name: part.transpose(0, 1)[None].cpu() for name, part in sampled.items()}
+    fields = _sample(run, batch.x, draws, seed, bits)
+    tokens = fields["s"].to(torch.int8)
+    if language.ordered:
+        tokens = tokens.unflatten(-1, (language.longest, language.tokens))
+    dims = (*EACH, *(["position"] if language.ordered else []), "token")
+    length = language.length(fields["s"]).to(torch.int64)
+    stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
+    groups: dict[str, Variables] = {
+        "posterior": {"z": ((*EACH, "step", "latent"), fields["z"]), "tokens": (dims, tokens)},
+        "sample_stats": {**stats, "length": (EACH, length, {"units": "tokens"})},
+        "log_likelihood": {"x": (EACH, fields["log_likelihood"], NATS)},
+        "constant_data": {"y": ("input", batch.y)},
+    }
     coords: dict[str, Any] = {
         "chain": [run.seed],
-        "step": list(steps),
+        "step": [0, run.model.steps],
         "token": [language.token_name(k) for k in range(language.tokens)],
-        "bit": list(getattr(data, "columns", range(batch.x.shape[1]))) if bits else [],
-        "label": list(data.label_names),
     }
-    groups = _groups(model, fields, batch.x, bits)
-    known: Variables = {"y": ("input", batch.y)}
-    if names := getattr(data, "class_names", ()) or getattr(data, "row_names", ()):
-        known["name"] = ("input", [names[k] for k in batch.y.tolist()])
-    if data.label_names:
-        known["labels"] = (("input", "label"), batch.labels)
-    groups["constant_data"] = known
+    if bits:
+        groups["posterior"]["info_loss"] = (EACH, fields["info_loss"], {"units": "bits"})
+        groups["posterior_predictive"] = _bits(EACH, fields["x"])
+        groups["observed_data"] = _bits(("input",), batch.x)
+        coords["bit"] = list(getattr(run.data, "columns", range(batch.x.shape[1])))
     tree = xr.DataTree.from_dict({name: _dataset(group, coords) for name, group in groups.items()})
-    tree.attrs = {
-        "config": tomlkit.dumps({table: run.config[table] for table in store.TABLES}),
-        "split": split,
-        "sampling_seed": str(seed),
-    }
+    tree.attrs = {"config": tomlkit.dumps({table: run.config[table] for table in store.TABLES})}
     return tree
 
 
 @torch.no_grad()
-def _sample(
-    run: Run, x: Tensor, draws: int, steps: Sequence[int], seed: int, bits: bool
-) -> dict[str, Tensor]:
-    """What a run draws for inputs x (B, …), every field (B, draws, …)."""
+def _sample(run: Run, x: Tensor, draws: int, seed: int, bits: bool) -> dict[str, Tensor]:
+    """What a run draws for inputs x (B, …), every field (1, draws, B, …)."""
     model: AttractorModel = run.model
     own = int(np.random.SeedSequence([seed % 2**64, run.seed % 2**64]).generate_state(1)[0])
     with torch.random.fork_rng(devices=[]):
@@ -113,16 +98,12 @@ def _sample(
         parts = []
         for some in torch.arange(len(x)).split(max(1, ROWS // draws)):
             rows = some.repeat_interleave(draws)
-            parts.append(_draw(model, encoding[rows], x[rows], steps, bits))
-    return {
-        name: torch.cat([part[name] for part in parts]).unflatten(0, (-1, draws))
-        for name in parts[0]
-    }
+            parts.append(_draw(model, encoding[rows], x[rows], bits))
+    fields = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return {k: v.unflatten(0, (-1, draws)).transpose(0, 1)[None].cpu() for k, v in fields.items()}
 
 
-def _draw(
-    model: AttractorModel, encoding: Encoding, x: Tensor, steps: Sequence[int], bits: bool
-) -> dict[str, Tensor]:
+def _draw(model: AttractorModel, encoding: Encoding, x: Tensor, bits: bool) -> dict[str, Tensor]:
     """One draw for each row of `encoding` and x."""
     z = model.trajectories(encoding.z0, model.steps)
     readout = model.readout(z[-1], encoding.z0)
@@ -130,7 +111,7 @@ def _draw(
     decoder = model.decoder(z[-1])
     path = score_forward(model.forward_step, Trajectories(z, encoding.z0)).sum(0)
     fields = {
-        "z": z[list(steps)].movedim(0, 1),
+        "z": z[[0, -1]].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
         "log_reward": model.reward(encoding.distribution, None, s),
@@ -142,35 +123,6 @@ def _draw(
         fields["info_loss"] = best - correct_bits(decoder.logits, x)
         fields["x"] = torch.where(x.isnan(), torch.nan, decoder.sample())
     return fields
-
-
-# The layout.
-
-EACH, NATS = ("chain", "draw", "input"), {"units": "nats"}
-
-
-def _groups(
-    model: AttractorModel, fields: dict[str, Tensor], x: Tensor, bits: bool
-) -> dict[str, Variables]:
-    """The groups of what was drawn, fields (chain, draw, input, …), for inputs x (B, …)."""
-    language, tokens = model.language, fields["s"].to(torch.int8)
-    dims: tuple[str, ...] = (*EACH, "token")
-    if language.ordered:
-        tokens = tokens.unflatten(-1, (language.longest, language.tokens))
-        dims = (*EACH, "position", "token")
-    posterior: Variables = {"z": ((*EACH, "step", "latent"), fields["z"]), "tokens": (dims, tokens)}
-    stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
-    length = (EACH, language.length(fields["s"]).to(torch.int64), {"units": "tokens"})
-    groups: dict[str, Variables] = {
-        "posterior": posterior,
-        "sample_stats": {**stats, "length": length},
-        "log_likelihood": {"x": (EACH, fields["log_likelihood"], NATS)},
-    }
-    if bits:
-        posterior["info_loss"] = (EACH, fields["info_loss"], {"units": "bits"})
-        groups["posterior_predictive"] = _bits(EACH, fields["x"])
-        groups["observed_data"] = _bits(("input",), x)
-    return groups
 
 
 def _bits(dims: tuple[str, ...], x: Tensor) -> Variables:

@@ -23,11 +23,12 @@ SIZES = {"draws": 8, "decoder_inputs": 300, "decoder_updates": 30}
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "RESAMPLES", 100)
+    monkeypatch.setattr(program, "RESAMPLES", 200)
 
 
 @pytest.fixture(scope="module")
 def run() -> Untrained:
+    torch.manual_seed(0)
     made = untrained("table", path=SAMPLE, names="animal", labels="class")
     vars(made)["data_config"] = SimpleNamespace(names="animal")
     return made

@@ -78,7 +78,7 @@ def test_counts_are_no_bits_and_a_users_own_bits_are(kind: str) -> None:
         for name in KINDS
         if bits or name != "information_loss"
     }
-    assert ("ones.npz" in tables["diagnostics"]) is bits
+    assert ("checks.csv" in tables["diagnostics"]) is bits
     assert bits or "summary.csv" not in tables["perturbation"]  # of bits that differ
     view = json.loads(tables["trajectories"]["trajectories.json"])
     assert (view["bits"] is not None) is bits
