@@ -12,9 +12,10 @@ from pyro.distributions import Bernoulli, Categorical, Poisson
 from torch import Tensor, nn
 
 from plot_attractors.analysis.sampling import kind_of_inputs
-from plot_attractors.data import Batch, Feature
+from plot_attractors.data import Feature
 from plot_attractors.runs import Run, registry
 
+from ..fakes import Things
 from ..small import SETTINGS, measured, untrained
 
 MOST, COLUMNS = 5, 16  # the greatest number, and how many there are in an input
@@ -35,25 +36,6 @@ class Decoder(nn.Module):
         return Poisson(out.exp()) if self.kind == "poisson" else Bernoulli(logits=out)
 
 
-class Numbers:
-    """A user's own data: whole numbers from 0 to `most`, and a feature of two kinds."""
-
-    input_shape, splits = (COLUMNS,), ("train",)
-    features, label_names, ordered = (Feature("kind", ("few", "many")),), ("kind",), False
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-
-    def batch(self, n: int, split: str = "train") -> Batch:
-        y = torch.randint(2, (n,))
-        share = (0.2 + 0.6 * y.float())[:, None].expand(n, COLUMNS)
-        x = torch.distributions.Binomial(self.most, share).sample()
-        return Batch(x, y, y[:, None])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        return batch.labels.float()
-
-
 def variant(kind: str, most: int = MOST) -> Run:
     model = untrained("hbv", depth=3, bits=COLUMNS).model
     model.decoder = Decoder(kind, most, model.latent).requires_grad_(False)
@@ -61,7 +43,9 @@ def variant(kind: str, most: int = MOST) -> Run:
     of_run = {"seed": 0, "program": "counts", "inference": "any", "preset": "full"}
     run.path = Path("nowhere")
     run.config = {"run": of_run, "data": {}, "model": {}, "inference": {}}
-    run.__dict__ |= {"model": model, "data": Numbers(most), "environment": {}}
+    numbers = torch.distributions.Binomial(most, torch.full((COLUMNS,), 0.5))
+    data = Things((Feature("first"),), lambda n: numbers.sample(torch.Size([n])))
+    run.__dict__ |= {"model": model, "data": data, "environment": {}}
     return run
 
 

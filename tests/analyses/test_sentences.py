@@ -11,12 +11,13 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis import sampling
-from plot_attractors.data import Batch, Feature
+from plot_attractors.data import Feature
 from plot_attractors.data.table import SAMPLE
 from plot_attractors.language import Language
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 
+from ..fakes import Things
 from ..small import SETTINGS, measured, untrained
 
 program = registry.load("analyses", "sentences")
@@ -45,13 +46,8 @@ def test_differences_are_counted_by_hand() -> None:
     assert float(never.value.abs().max()) == pytest.approx(0, abs=1e-12)
 
 
-def animals() -> Any:
-    columns = {"names": "animal", "labels": "class", "held_out_fraction": 0.2}
-    return untrained("table", path=SAMPLE, **columns)
-
-
 def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = animals()
+    run = untrained("table", path=SAMPLE, names="animal", labels="class", held_out_fraction=0.2)
     data, model = run.data, run.model
     j = data.columns.index("feathers")
     bags = model.language.bag(model.sentences)
@@ -90,28 +86,13 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
 # Images
 
 
-class Things:
-    """Things of three colours, two shapes and a place, in every combination."""
-
-    features, ordered = (COLOUR, SHAPE, PLACE), False
-
-    def __init__(self) -> None:
-        parts = torch.arange(3), torch.arange(2), torch.linspace(0, 1, 20)
-        self.values = torch.cartesian_prod(*(part.float() for part in parts))
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        return self.values[batch.y]
-
-
 def test_tokens_stand_for_what_they_are_present_with() -> None:
-    """A: red; B: box; C: the right half; D: always; E: never."""
-    data = Things()
-    colour, shape, place = data.values.T
-    n = len(data.values)
-    s = torch.stack(
-        [colour == 0, shape == 1, place > 0.5, torch.ones(n) > 0, torch.zeros(n) > 0], 1
-    ).float()
-    batch = Batch(torch.zeros(n, 1, 8, 8), torch.arange(n), torch.empty(n, 0))
+    """A: red; B: box; C: the right half; D: always; E: never; of things in every combination."""
+    x = torch.cartesian_prod(torch.arange(3.0), torch.arange(2.0), torch.linspace(0, 1, 20))
+    data, n = Things((COLOUR, SHAPE, PLACE), lambda n: x), len(x)
+    colour, shape, place = x.T
+    s = torch.stack([colour == 0, shape == 1, place > 0.5, place >= 0, place < 0], 1).float()
+    batch = data.batch(n)
     drawn, q = s[:, None].expand(-1, 3, -1), Normal(torch.zeros(n, 1), 1.0)
     sample = program.Sampled("train", batch, q, drawn, drawn.flip(-1), s, torch.zeros(n))
     table = program.list_tokens(Language((1,) * 5), data, sample).set_index("token")
