@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
-    exact_states,
     nearest_sentence,
     path_log_weight,
     sentence_distribution,
     states_at,
 )
-from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import Language
 from plot_attractors.measures.calibration import (
     distances,
@@ -26,7 +24,6 @@ from plot_attractors.measures.calibration import (
     effective_sample_share,
     extrapolate,
     log_slope,
-    pareto_k,
     total_variation,
 )
 from plot_attractors.model.attractor import AttractorModel
@@ -61,12 +58,6 @@ def test_effective_sample_share_of_equal_and_of_unequal_weights() -> None:
     assert effective_sample_share(weights).tolist() == pytest.approx([1, 0.25], abs=1e-4)
     log_w = 0.5 * torch.randn(200_000, dtype=torch.float64)  # log-normal: exp(−σ²)
     assert float(effective_sample_share(log_w)) == pytest.approx(math.exp(-0.25), rel=0.03)
-
-
-def test_pareto_k_recovers_the_shape_of_a_tail() -> None:
-    u = torch.rand(3, 20_000, dtype=torch.float64)
-    for shape in (0.3, 1.0):
-        assert float(pareto_k(-shape * u.log()).mean()) == pytest.approx(shape, abs=0.12)
 
 
 # Models
@@ -111,23 +102,6 @@ def test_path_weights_average_to_the_exact_partition_function(options: dict[str,
     )
 
 
-def test_bounds_enclose_the_exact_log_partition_function() -> None:
-    m = model(3)
-    encoding = m.encode(torch.bernoulli(torch.full((5, 6), 0.5)))
-    many = encoding[torch.arange(5).repeat_interleave(4000)]
-    with torch.no_grad():
-        log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1)
-        z = m.trajectories(many.z0, 3)
-        s = m.readout(z[-1]).sample()
-        lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
-        end, s = exact_states(m, encoding, 4000)
-        z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.z0).z
-        z[0] = many.z0
-        upper = path_log_weight(m, many, z, s.flatten(0, 1)).unflatten(0, (5, -1)).mean(-1)
-    assert bool((lower < log_z).all())
-    assert bool((log_z < upper).all())
-
-
 def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     m = model()
     m.forward_dynamics.sd_range = 1e-6, 1e-6  # draws of an input agree, inputs do not
@@ -159,7 +133,8 @@ def test_controls_are_as_far_from_the_posterior_as_by_enumeration() -> None:
     model: both nearer to the posterior than states that stay at z0 without noise.
     """
     run = Run(find("pretrained:hbv"))
-    m, e = run.model, run.model.encode(run.data.batch(24).x)
+    m, e = run.model, run.model.encode(run.data.batch(12).x)
+    m.sentence_policy = None  # which is no control
     with torch.no_grad():
         p, z_hat = m.posterior.log_prob(e.distribution).exp(), m.embeddings()
         used = z_hat.std(0) > 0.1
@@ -209,8 +184,9 @@ def counted(q: Tensor, draws: int) -> Tensor:
     return torch.distributions.Multinomial(draws // 4, probs=q).sample(torch.Size([4]))
 
 
-@pytest.mark.parametrize("tv", [0.0, 0.07, 0.2])
-@pytest.mark.parametrize("read", ["counts", "blurred"])
+@pytest.mark.parametrize(
+    ("tv", "read"), [(0.0, "counts"), (0.07, "counts"), (0.07, "blurred"), (0.2, "counts")]
+)
 def test_extrapolation_is_right_at_known_distances(
     tv: float, read: str, posteriors: Tensor
 ) -> None:

@@ -74,36 +74,6 @@ def test_ordered_sentences_grow_from_the_left() -> None:
     assert [language.name(s) for s in result[:2]] == ["E·A·C", "F·A·C"]
 
 
-def test_composition_is_greedy() -> None:
-    """A alone hints at outcome a, more than B does; but only B·D means it together with outcome a
-    of the next.
-    """
-    features = PAIRS[:2]
-    language = Language((2, 2))
-    names = [language.name(s) for s in language.sentences]
-    probability = dict.fromkeys(names, (0.5, 0.1)) | {
-        "A": (0.9, 0.5),
-        "B": (0.6, 0.5),
-        "B·D": (0.9, 0.9),
-    }
-
-    def lookup(s: Tensor) -> Tensor:
-        return (
-            (2 * s @ language.sentences.T - language.sentences.sum(-1))
-            .argmax(-1)[..., None]
-            .float()
-        )
-
-    def listener(z: Tensor) -> Prediction:
-        p = torch.tensor([probability[name] for name in names])[z[..., 0].long()]
-        outputs = torch.stack([p, 1 - p], -1).flatten(-2).log()
-        return Prediction(features, outputs, torch.zeros(2), torch.ones(2))
-
-    values = torch.zeros(1, 2)
-    result = compose(language, lookup, listener, values, torch.tensor([[0, 1]]))
-    assert result[0, 0] == 1
-
-
 def test_equal_combinations_are_found_with_missing_values() -> None:
     values = torch.tensor([[1.0, NAN], [0.0, 2.0], [1.0, NAN], [1.0, 0.0], [0.0, 2.0]])
     distinct, row = combinations(values)

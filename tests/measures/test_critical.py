@@ -31,20 +31,7 @@ def critical(distance: Tensor) -> Any:
     return critical_perturbation(NORMS, distance, torch.arange(N))
 
 
-@pytest.mark.parametrize("dimensions", [2, 4, 8])
-@pytest.mark.parametrize("radius", [0.3, 0.8, 2.0])
-def test_a_ball_has_its_radius(dimensions: int, radius: float) -> None:
-    jump = lambda z, norm: torch.where(norm < radius, 0 * z, z + z / norm)  # noqa: E731
-    result = critical(simulated(jump, dimensions))
-    k = int(torch.searchsorted(NORMS, radius))
-    assert NORMS[k - 1] <= result.norm <= NORMS[k]  # no more can be known
-    assert result.low <= result.norm <= result.high
-    assert result.kept > 0.92  # in two dimensions 6 % of the noise is beyond two medians
-    assert result.reason == ""
-
-
-@pytest.mark.parametrize("dimensions", [2, 4, 8])
-@pytest.mark.parametrize("leaving", [0.0, 0.2])
+@pytest.mark.parametrize(("dimensions", "leaving"), [(2, 0.0), (8, 0.0), (4, 0.2)])
 def test_cubic_cells_have_their_median_radius(dimensions: int, leaving: float) -> None:
     """Wells at whole numbers: the boundary is at 1 / 2max|u_i|; a share of states leaves by noise,
     at any norm.
@@ -58,7 +45,8 @@ def test_cubic_cells_have_their_median_radius(dimensions: int, leaving: float) -
     boundary = float((0.5 / u.abs().amax(-1)).median())
     result = critical(simulated(jump, dimensions))
     assert result.norm == pytest.approx(boundary, abs=0.05)
-    assert result.high - result.low < 0.15
+    assert result.low <= result.norm <= result.high < result.low + 0.15
+    assert result.reason == ""
     assert result.kept == pytest.approx(1 - leaving, abs=0.06)
 
 
@@ -74,8 +62,7 @@ def test_the_interval_is_of_sentences_and_not_of_starts() -> None:
     assert of_sentences.high - of_sentences.low > 3 * (of_starts.high - of_starts.low)
 
 
-@pytest.mark.parametrize("noise", [1e-5, 0.05, 0.5])
-@pytest.mark.parametrize("left", [1.0, 0.5])
+@pytest.mark.parametrize(("noise", "left"), [(1e-5, 0.5), (0.05, 1.0), (0.5, 0.5)])
 def test_states_that_stay_where_they_are_put_have_no_inflection(noise: float, left: float) -> None:
     result = critical(simulated(lambda z, norm: left * z, 4, noise))
     assert [*map(math.isnan, result[:3])] == [True] * 3

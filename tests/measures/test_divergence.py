@@ -12,9 +12,7 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.measures import divergence
 from plot_attractors.measures.divergence import (
     energy_distance,
-    entropy_bits,
     feature_divergence,
-    frequencies,
     jensen_shannon,
     translate,
     tree_distribution,
@@ -27,10 +25,6 @@ def f64(*numbers: object) -> Tensor:
 
 def concepts(rows: int, features: int = 3, sharpness: float = 2.0) -> Tensor:
     return (sharpness * torch.randn(rows, features, 3, dtype=torch.float64)).softmax(-1).flatten(1)
-
-
-def test_entropy_in_bits() -> None:
-    torch.testing.assert_close(entropy_bits(f64([0.25] * 4, [1, 0, 0, 0])), f64(2, 0))
 
 
 def test_jensen_shannon_by_hand() -> None:
@@ -65,10 +59,6 @@ def test_levels_that_do_not_reach_all_combinations_are_normalised() -> None:
     paths = HierarchicalBinaryVectors(2, 4).paths
     levels = f64(0.5, 0.5, 0, 0.5, 0.5, 0)  # "none, then left" is no path
     torch.testing.assert_close(tree_distribution(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
-
-
-def test_frequencies_of_draws() -> None:
-    torch.testing.assert_close(frequencies(torch.tensor([[0, 2, 2, 2]]), 3), f64([0.25, 0, 0.75]))
 
 
 def test_energy_distance_by_hand() -> None:

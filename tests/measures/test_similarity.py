@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy import stats
 
 from plot_attractors.measures import similarity
@@ -18,9 +19,19 @@ from plot_attractors.measures.similarity import (
     topographic_similarity,
 )
 
-from .languages import Array, grid, random_language, spelled
-
+Array = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+def grid(features: int = 3, values: int = 3, copies: int = 1) -> Array:
+    """All combinations of feature values, (values ** features · copies, features)."""
+    return np.array(list(itertools.product(range(values), repeat=features)) * copies, dtype=float)
+
+
+def spelled(features: Array) -> Array:
+    """The fully compositional language: one token for every feature value."""
+    values = int(features.max()) + 1
+    return np.eye(values)[features.astype(int)].reshape(len(features), -1)
 
 
 def flipped(sentences: Array, share: float, seed: int = 0) -> Array:
@@ -64,18 +75,6 @@ def test_no_value_is_a_category_of_its_own() -> None:
 # Topographic similarity
 
 
-def test_topographic_similarity_by_hand() -> None:
-    # Sentence distances 1, 2, 1 have ranks 1.5, 3, 1.5; feature distances 1, 1, 0 have ranks 2.5,
-    # 2.5, 1.
-    result = topographic_similarity([[0, 0], [0, 1], [1, 1]], [[0], [1], [1]])
-    assert result.value == pytest.approx(0.75 / 1.5)
-    assert (result.n, result.pairs, result.reason) == (3, 3, "")
-    assert all(
-        math.isnan(x)
-        for x in (result.low, result.high, result.null_mean, result.null_sd, result.p_value)
-    )
-
-
 @pytest.mark.parametrize("categorical", [None, [True, False, False]])
 def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bool] | None) -> None:
     rng = np.random.default_rng(0)
@@ -91,19 +90,15 @@ def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bo
 def test_a_sample_of_pairs_is_close_to_all_of_them() -> None:
     features = grid(values=4, copies=5)
     sentences = flipped(spelled(features), 0.1)
-    full = topographic_similarity(sentences, features, permutations=50, resamples=50)
+    full = topographic_similarity(sentences, features)
     part = topographic_similarity(
         sentences, features, permutations=50, resamples=50, max_pairs=10_000
     )
-    assert full.pairs == 320 * 319 // 2
-    assert part.pairs == 10_000
+    assert (full.pairs, part.pairs) == (320 * 319 // 2, 10_000)
     assert part.value != full.value
     assert part.value == pytest.approx(full.value, abs=0.03)
-    assert part.p_value == full.p_value == 1 / 51
+    assert part.p_value == 1 / 51
     assert part.low < full.value < part.high
-    nearly = topographic_similarity(sentences, features, max_pairs=full.pairs - 1)
-    assert nearly.pairs == full.pairs - 1
-    assert nearly.value == pytest.approx(full.value, abs=1e-4)
 
 
 @pytest.mark.parametrize("n", [3, 40, 3000])
@@ -120,22 +115,9 @@ def test_sampled_pairs_are_distinct_and_any_pair_may_come(n: int) -> None:
 # Mantel's test
 
 
-def test_p_values_of_random_languages_are_uniform() -> None:
-    p = [
-        topographic_similarity(
-            *random_language(16, seed), seed=seed, permutations=59, max_pairs=max_pairs
-        ).p_value
-        for seed in range(150)
-        for max_pairs in (60, 200_000)
-    ]
-    for some in (p[::2], p[1::2]):
-        assert stats.kstest(some, "uniform").pvalue > 0.01
-        assert 0.04 < np.mean(np.array(some) <= 0.1) < 0.18
-    assert min(p) >= 1 / 60
-
-
 def test_null_is_that_of_all_permutations() -> None:
-    sentences, features = random_language(6, 3)
+    rng = np.random.default_rng(3)
+    sentences, features = rng.integers(0, 2, (6, 6)), rng.integers(0, 3, (6, 3)).astype(float)
     value = topographic_similarity(sentences, features).value
     orders = [list(order) for order in itertools.permutations(range(6))]
     every = np.array([spearman_of_all_pairs(sentences[order], features) for order in orders])
