@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors.data import ColouredSprites, load_sprites
+from plot_attractors.data import ColouredSprites
 from plot_attractors.ranges import Side, setting
 
 KIND = "dsprites"  # presets of other programs may be for data of this kind
@@ -21,5 +21,5 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"side": 16}}
 
 
 def load(config: Config) -> ColouredSprites:
-    """Images of sprites; ValueError as of `load_sprites`."""
-    return load_sprites(side=config.side, hold_out=config.hold_out)
+    """Images of sprites; ValueError as of `ColouredSprites`."""
+    return ColouredSprites(side=config.side, hold_out=config.hold_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from plot_attractors.data import DataSet, is_real, pairs
+from plot_attractors.data import DataSet, is_real
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
@@ -119,7 +119,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 def language(config: Config, data: Any) -> Language:
     """The sentences and their prior; groups as in the settings, or pairs that suit the data."""
     c = config.language
-    return Language(c.groups or (2,) * pairs(data), 1, c.max_length, length_cost=c.length_cost)
+    groups = c.groups or (2,) * getattr(data, "pairs", 6)
+    return Language(groups, 1, c.max_length, length_cost=c.length_cost)
 
 
 def auxiliary_units(c: Config, data: DataSet) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plot_attractors.baselines import EmergentCommunication, Receiver, Sender
-from plot_attractors.data import DataSet, pairs
+from plot_attractors.data import DataSet
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
 from plot_attractors.ranges import Size, Width, setting
@@ -28,7 +28,7 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"units": 32}}
 def build(config: Config, data: DataSet) -> EmergentCommunication:
     """The sender sees the target; the receiver reads its sentence and sees all candidates."""
     c = config
-    groups, longest = c.groups or (2,) * pairs(data), c.max_length
+    groups, longest = c.groups or (2,) * getattr(data, "pairs", 6), c.max_length
     if not groups:
         groups, longest = (1,) * 32, longest or 7  # Section *dSprites*
     language = Language(groups, 1, longest)

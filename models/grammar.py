@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import BinaryTable, ColouredSprites, HierarchicalBinaryVectors
-from plot_attractors.data.dsprites import COLOURS
-from plot_attractors.data.sprites import SHAPES
+from plot_attractors.data.sprites import COLOURS, SHAPES
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import (
     BitObjects,

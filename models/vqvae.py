@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plot_attractors.baselines import VQVAE
-from plot_attractors.data import DataSet, is_real, pairs
+from plot_attractors.data import DataSet, is_real
 from plot_attractors.language import Language
 from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(config: Config, data: DataSet) -> VQVAE:
     """Queries of the whole input, codebooks, and a decoder of the summed codes."""
     c, shape = config, data.input_shape
-    groups = c.groups or (2,) * pairs(data) or CODEBOOKS
+    groups = c.groups or (2,) * getattr(data, "pairs", 6) or CODEBOOKS
     return VQVAE(
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,

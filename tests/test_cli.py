@@ -85,7 +85,7 @@ fit no_such_program => there is no program 'no_such_program' in models
 fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data hbv => hbv and hbv are both data sets: leave --data out
-fit images --data photos => there is no file '.*photos'
+fit images --data photos => No such file or directory: '.*photos'
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
 fit vqvae --data a.npy => No such file
 analyze nowhere => nowhere is not the directory of a run

@@ -255,7 +255,7 @@ def feature_rows(
     levels = leading_levels(data)
     estimate = root(estimate, data.features)
     rows: list[dict[str, Any]] = [
-        {"feature": f.name, "kind": f.kind}
+        {"feature": f.name, "kind": "categorical" if f.categorical else "continuous"}
         | {name: float(part[k]) for name, part in estimate._asdict().items()}
         | {"chance": float(chance[k]), "n": int(known[k])}
         for k, f in enumerate(data.features)

@@ -17,8 +17,7 @@ from plot_attractors.data import (
     ImageSet,
     Vectors,
 )
-from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
-from plot_attractors.data.sprites import SHAPES
+from plot_attractors.data.sprites import COLOURS, QUARTER, RGB, SHAPES
 from plot_attractors.language import Language
 from plot_attractors.measures.composition import combinations
 from plot_attractors.model.bits import filled

@@ -8,10 +8,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from plot_attractors.data.checks import check_whole
-
 __all__ = [
-    "Batch", "Channels", "DataSet", "Feature", "Labelled", "Members", "is_real", "pairs",
+    "Batch", "Channels", "DataSet", "Feature", "Labelled", "Members", "is_real",
     "split_rows",
 ]  # fmt: skip
 
@@ -63,11 +61,6 @@ class Feature(NamedTuple):
     @property
     def categorical(self) -> bool:
         return bool(self.outcomes)
-
-    @property
-    def kind(self) -> str:
-        """Its name in tables: categorical or continuous."""
-        return "categorical" if self.categorical else "continuous"
 
     @property
     def colours(self) -> tuple[str, ...]:
@@ -138,11 +131,9 @@ class Members:
         return self.at(self.draw(n, split))
 
     def draw(self, n: int, split: str = "train") -> Tensor:
-        """(n,) members of a split, with replacement, uniformly or in proportion to `weights`.
-
-        Raises ValueError where the split is unknown, or n is no positive whole number.
+        """(n,) members of a split, with replacement, uniformly or in proportion to `weights`;
+        ValueError where the split is unknown.
         """
-        check_whole("the number of inputs to draw", n)
         if split not in self.members:
             known = " and ".join(map(repr, self.members))
             raise ValueError(f"unknown split {split!r}: this data set has {known}")
@@ -156,17 +147,16 @@ class Channels:
     """What is described of features (F,): a colour by its channels R, G and B, 0 or 1 each, as in
     the paper's seven features of a sprite; other features as they are.
 
-    ``features``: those (K,) that are described; ``apart``: which of the F are colours; ``places``:
-    the coordinates of the outcomes of each.
+    ``features``: those (K,) that are described; ``places``: of each of the F the coordinates of the
+    outcomes, where it is a colour; ``apart``: whether it is.
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        self.apart = [{len(place) for place in f.coordinates} == {3} for f in features]
         self.places = [torch.tensor(f.coordinates) for f in features]
-        described: list[Feature] = []
-        for f, apart in zip(features, self.apart, strict=True):
-            described += [Feature(name, ("0", "1")) for name in "RGB"] if apart else [f]
-        self.features = tuple(described)
+        self.apart = [places.shape[1:] == (3,) for places in self.places]
+        rgb = tuple(Feature(name, ("0", "1")) for name in "RGB")
+        parts = (rgb if apart else (f,) for f, apart in zip(features, self.apart, strict=True))
+        self.features = sum(parts, ())
 
     def values(self, values: Tensor) -> Tensor:
         """(…, K) of the described features, from values (…, F)."""
@@ -180,13 +170,6 @@ class Channels:
 def is_real(data: object) -> bool:
     """Whether inputs are vectors of real numbers, and neither of bits nor images."""
     return bool(getattr(data, "real", False))
-
-
-def pairs(data: object) -> int:
-    """How many exclusive pairs of tokens suit a data set, which may say so by its ``pairs``: one a
-    level of a tree, as many as different rows need, none for images; 6 where it does not say.
-    """
-    return int(getattr(data, "pairs", 6))
 
 
 def split_rows(held_out: Tensor) -> dict[str, Tensor]:

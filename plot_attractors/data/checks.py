@@ -1,8 +1,11 @@
-"""What data sets refuse: numbers that make no sense, and files that cannot be read."""
+"""What data sets refuse: files that cannot be read, other inputs than theirs, and data that a run
+was not trained on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,17 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_bits", "as_rows", "check_whole", "read_array", "reading"]
-
-
-def check_whole(what: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """Raise ValueError where a value is not a whole number from `least` to `most`."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):  # type: ignore[operator]
-        allowed = "a positive whole number" if least == 1 else f"a whole number from {least} up"
-        if most is not None:
-            allowed = f"a whole number from {least} to {most}"
-        raise ValueError(f"{what} must be {allowed}, not {value!r}")
+__all__ = ["as_bits", "as_rows", "differences", "digest", "digests", "read_array", "reading"]
 
 
 @contextmanager
@@ -38,11 +31,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
 def read_array(path: Path) -> Any:
     """The array of numbers of an npy file."""
-    if path.suffix.lower() != ".npy" or not path.is_file():
-        raise ValueError(
-            f"there is no file {str(path)!r} of one array, as numpy.save writes (.npy)"
-        )
-    with reading(path, "an array"):
+    with reading(path, "an array, as numpy.save writes (.npy)"):
         array: Any = np.load(path, allow_pickle=False)
         if array.dtype.kind not in "buif":
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
@@ -71,3 +60,41 @@ def as_bits(values: Any, columns: int, optional: bool = False) -> Tensor:
             f"{float(x[row, column]):g}"
         )
     return x
+
+
+def digests(data: Any) -> dict[str, str]:
+    """The digest of each part of a data set by its name, as its method ``loaded_parts`` has them,
+    see `plot_attractors.data.BinaryTable`; none of data that a program makes by its settings.
+    """
+    parts = getattr(data, "loaded_parts", dict)
+    return {name: digest(value) for name, value in parts().items()}
+
+
+def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Names of the parts that differ; parts that only one of both has are not compared."""
+    return sorted(name for name in then.keys() & now.keys() if then[name] != now[name])
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of text, numbers, tensors and arrays, in lists, tuples and dictionaries."""
+    sha = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, Mapping):
+            for name, item in part.items():
+                sha.update(f"{name}:".encode())
+                add(item)
+        elif isinstance(part, list | tuple):
+            sha.update(f"({len(part)}".encode())
+            for item in part:
+                add(item)
+        elif isinstance(part, Tensor):
+            add(part.detach().cpu().numpy())
+        elif isinstance(part, np.ndarray):
+            sha.update(f"{part.shape} {part.dtype.str}".encode())
+            sha.update(part.tobytes())
+        else:
+            sha.update(f"{type(part).__name__} {part!r},".encode())
+
+    add(value)
+    return sha.hexdigest()

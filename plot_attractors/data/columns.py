@@ -35,12 +35,8 @@ class Columns:
     frame: pd.DataFrame
     path: Path
 
-    @property
-    def name(self) -> str:
-        return self.path.name
-
     def column(self, name: str) -> str:
-        return f"column {name!r} of {self.name}"
+        return f"column {name!r} of {self.path.name}"
 
     @staticmethod
     def row(mask: Any) -> str:
@@ -52,7 +48,7 @@ class Columns:
         for name in names:
             if name not in self.frame.columns:
                 known = listed([str(column) for column in self.frame.columns])
-                raise ValueError(f"{self.name} has no column {name!r}: it has {known}")
+                raise ValueError(f"{self.path.name} has no column {name!r}: it has {known}")
 
     def is_numeric(self, name: str) -> bool:
         """Whether a column holds numbers or booleans, not texts."""
@@ -170,16 +166,8 @@ def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
     Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
     has other cells than the first line names, or a column has no name or another's.
     """
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv", ".parquet"):
-        raise ValueError(
-            f"{path.name} ends in {suffix or 'nothing'!r}: a table is one of .csv, .tsv and "
-            ".parquet, which pandas makes of others"
-        )
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
-    with reading(path, "a table"):
-        frame = _read_parquet(path) if suffix == ".parquet" else _read_text(path)
+    with reading(path, "a table (CSV, TSV or Parquet)"):
+        frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
     names = list(frame.columns)
     if "" in names:
         raise ValueError(
@@ -229,12 +217,7 @@ def _read_text(path: Path) -> pd.DataFrame:
         )
     frame = lines.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
     if (short := frame.isna().any(axis=1)).any():
-        row = int(short.argmax())
-        raise ValueError(
-            f"row {row + 1} (counting from 1, header excluded) has {frame.iloc[row].count()} "
-            f"cells, but its first line names {len(names)} columns; cells are separated by "
-            f"{separator!r}"
-        )
+        raise ValueError(f"{Columns.row(short)} has fewer cells than the first line has names")
     return frame
 
 

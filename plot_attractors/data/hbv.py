@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Feature, Members, split_rows
-from plot_attractors.data.checks import as_bits, check_whole
+from plot_attractors.data.checks import as_bits
 
 __all__ = ["HierarchicalBinaryVectors"]
 
@@ -56,13 +56,8 @@ class HierarchicalBinaryVectors(Members):
     def __init__(
         self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0
     ) -> None:
-        check_whole("the depth of the tree", depth)
-        check_whole("bits", bits)
-        if bits % 2**depth:
-            raise ValueError(
-                f"bits must be a multiple of 2^depth = {2**depth}, so that a prototype can be "
-                f"halved {depth} times, not {bits}"
-            )
+        if depth < 1 or bits < 1 or bits % 2**depth:
+            raise ValueError(f"bits must be a multiple of 2^depth, not {bits} at depth {depth}")
         self.depth, self.bits, self.input_shape = depth, bits, (bits,)
         self.pairs = depth  # left and right of each generation
         generations = range(1, depth + 1)

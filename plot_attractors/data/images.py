@@ -12,10 +12,9 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from plot_attractors.data.checks import check_whole, read_array, reading
+from plot_attractors.data.checks import read_array, reading
 from plot_attractors.data.columns import Columns
-from plot_attractors.data.digests import digest
-from plot_attractors.data.featured import ColumnRoles, Featured, rows_of
+from plot_attractors.data.table import ColumnRoles, Featured, rows_of
 
 __all__ = ["ImageSet", "Images", "read_images"]
 
@@ -38,7 +37,7 @@ class Images:
     def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
         """The images of a file, or of a folder and their names, in the shape of these."""
         if path.is_dir():
-            found, images, _ = _read_folder(path, self.input_shape[-1])
+            found, images = _read_folder(path, self.input_shape[-1])
             return self._like(images), tuple(found)
         pixels = _read_file(path)
         _refuse_dark(pixels.max() / 255, path.name)
@@ -58,15 +57,13 @@ class Images:
 class ImageSet(Images, Featured):
     """Images with features, some of which may be held out.
 
-    - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
-    - ``source``: SHA-256 of the images before they were brought to their size.
+    - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three.
     """
 
     images: Tensor
-    source: str
 
     def loaded_parts(self) -> dict[str, Any]:
-        return super().loaded_parts() | {"images": self.source}
+        return super().loaded_parts() | {"images": self.images}
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -108,8 +105,10 @@ def read_images(
     fit together, or a split would be empty.
     """
     path, given = Path(path), ColumnRoles(**roles)
-    check_whole("the side of an image, in pixels,", side, 8, 128)
-    names, images, source = _read_folder(path, side) if path.is_dir() else _read_array(path, side)
+    if path.is_dir():
+        names, images = _read_folder(path, side)
+    else:
+        names, images = [], _sized(_pixels(read_array(path), path.name), side)
     if (images == images[:1]).all():
         raise ValueError(f"{path.name} holds one image: at least two different ones are needed")
     if table is not None:
@@ -117,16 +116,16 @@ def read_images(
     elif given.named:
         raise ValueError(f"{given.named[0]!r} is a column of a table: say which file")
     else:
-        columns = Columns(_folders(names, len(images)), path)
+        folders = [name.rpartition("/")[0] for name in names]
+        known = {FOLDER: folders} if len(set(folders)) > 1 else {}
+        columns = Columns(pd.DataFrame(known, index=range(len(images))), path)
     features, values = given.features(columns, beside=True)
     rows = tuple(names) or columns.texts(given.names)
-    return ImageSet(path.name, rows, values, features, given.members(columns), images, source)
+    return ImageSet(path.name, rows, values, features, given.members(columns), images)
 
 
-def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor, str]:
-    """Names of the images below a folder, in order; the images (N, channels, side, side), and their
-    SHA-256 as they are in the files.
-    """
+def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
+    """Names of the images below a folder, in order, and the images (N, channels, side, side)."""
     found = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in FILES]
     # names with a dot, as ._cat.png, are what other systems leave behind
     files = {file.relative_to(folder).as_posix(): file for file in found if file.is_file()}
@@ -135,16 +134,14 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor, str]:
         raise ValueError(
             f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for"
         )
-    images, sources, brightest = list[Tensor](), list[str](), torch.zeros(())
+    images, brightest = list[Tensor](), torch.zeros(())
     for file in files.values():
         pixels = _read_file(file)
-        sources.append(digest(pixels))
         brightest = torch.maximum(brightest, pixels.max() / 255)
         images.append(_sized(pixels, side))
     _refuse_dark(brightest, folder.name)
     channels = max(image.shape[1] for image in images)
-    together = torch.cat([image.expand(-1, channels, -1, -1) for image in images])
-    return [*files], together, digest(sources)
+    return [*files], torch.cat([image.expand(-1, channels, -1, -1) for image in images])
 
 
 def _read_file(file: Path) -> Tensor:
@@ -188,12 +185,6 @@ def _sized(x: Tensor, side: int) -> Tensor:
     return torch.cat([(255 * part).round().byte() for part in parts])
 
 
-def _read_array(path: Path, side: int) -> tuple[list[str], Tensor, str]:
-    """No names, the images (N, channels, side, side), and their SHA-256 as they are in the file."""
-    loaded = read_array(path)
-    return [], _sized(_pixels(loaded, path.name), side), digest(loaded)
-
-
 def _pixels(loaded: Any, name: str) -> Tensor:
     """(N, channels, height, width) of an array of images, of any of the shapes of `read_images`."""
     images = loaded
@@ -216,10 +207,3 @@ def _pixels(loaded: Any, name: str) -> Tensor:
     x = torch.from_numpy(images)
     _refuse_dark(x.max() / (255 if whole else 1), name)
     return x
-
-
-def _folders(names: list[str], count: int) -> pd.DataFrame:
-    """The subfolder of every image, where they lie in several."""
-    folders = [name.rpartition("/")[0] for name in names]
-    columns = {FOLDER: folders} if len(set(folders)) > 1 else {}
-    return pd.DataFrame(columns, index=range(count))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plot_attractors.data.checks import as_rows, read_array
 from plot_attractors.data.columns import MOST, Columns, listed, read_columns
-from plot_attractors.data.featured import ColumnRoles, Featured, rows_of
+from plot_attractors.data.table import ColumnRoles, Featured, rows_of
 from plot_attractors.language import pairs_to_fit
 
 __all__ = ["Vectors", "read_vectors"]

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines import SpriteRecogniser
 from plot_attractors.data import ColouredSprites
-from plot_attractors.data.checks import check_whole
-from plot_attractors.data.dsprites import NOISE, RGB
+from plot_attractors.data.sprites import NOISE, RGB
 
 __all__ = ["BitObjects", "Objects", "SpriteObjects"]
 
@@ -56,7 +55,8 @@ class SpriteObjects(nn.Module):
         self._last: tuple[weakref.ref[Tensor], Tensor] | None = None
         self.recognise = SpriteRecogniser(data)
         colours, shapes, most, *cells = self.recognise.sizes
-        check_whole("the number of kinds of sizes", sizes, 1, most)
+        if not 1 <= sizes <= most:
+            raise ValueError(f"kinds of sizes are 1 to {most}, not {sizes}")
         self.outcomes = (colours, shapes, sizes, *cells)
         kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
         factors = self.recognise.factors.clone()

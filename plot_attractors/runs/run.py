@@ -16,8 +16,7 @@ import pandas as pd
 import tomlkit
 import torch
 
-from plot_attractors.data.checks import check_whole
-from plot_attractors.data.digests import digests
+from plot_attractors.data.checks import digests
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
@@ -168,7 +167,6 @@ def fit(
         FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
         Interrupted: SIGINT, SIGTERM, SIGHUP or SIGUSR2; the checkpoint was written.
     """
-    check_whole("seed", seed, 0)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
     with denormals_are_zero():
         _train(planned, torch.device(device), resume, on_progress, checkpoint_seconds)

@@ -17,7 +17,7 @@ import tomlkit
 import torch
 from filelock import FileLock, Timeout
 
-from plot_attractors.data.digests import differences
+from plot_attractors.data.checks import differences
 from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 

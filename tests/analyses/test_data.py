@@ -12,8 +12,8 @@ import torch
 from matplotlib.figure import Figure
 
 from plot_attractors.data import (
+    ColouredSprites,
     HierarchicalBinaryVectors,
-    load_sprites,
     read_images,
     read_table,
     read_vectors,
@@ -57,7 +57,7 @@ def test_of_a_tree() -> None:
 
 
 def test_of_sprites() -> None:
-    tables, figure = drawn(data := load_sprites(), "inputs")
+    tables, figure = drawn(data := ColouredSprites(), "inputs")
     summary = tables["summary.csv"].set_index("split")
     assert list(summary.index) == list(data.splits)
     assert summary["members"]["position+shape"] == 6 * 31 * 31

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from plot_attractors.data.dsprites import COLOURS
+from plot_attractors.data.sprites import COLOURS
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Bits, Group, Label, SentencePoints, TrajectoryView
 from plot_attractors.runs import registry

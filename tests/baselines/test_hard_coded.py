@@ -9,8 +9,8 @@ import torch
 
 from plot_attractors import baselines
 from plot_attractors.baselines import RecognisableVectors
-from plot_attractors.data import Channels, HierarchicalBinaryVectors, load_sprites, read_table
-from plot_attractors.data.dsprites import RGB
+from plot_attractors.data import Channels, ColouredSprites, HierarchicalBinaryVectors, read_table
+from plot_attractors.data.sprites import RGB
 from plot_attractors.language import Language
 from plot_attractors.runs import Run, fit, registry
 
@@ -98,7 +98,7 @@ def test_a_run_is_read_back_with_the_sentences_that_were_dealt(tmp_path: Path) -
 
 def test_what_composition_describes_has_tokens_of_its_own() -> None:
     """Else the ceiling cannot be composed feature by feature."""
-    for data in (load_sprites(), HierarchicalBinaryVectors(depth=3, bits=32)):
+    for data in (ColouredSprites(), HierarchicalBinaryVectors(depth=3, bits=32)):
         described = Channels(data.features).features
         recognise = baselines.recogniser(data)
         assert [f.name for f in recognise.features] == [f.name for f in described]
@@ -106,7 +106,7 @@ def test_what_composition_describes_has_tokens_of_its_own() -> None:
 
 
 def test_sprites_are_recognised_and_spelled_out() -> None:
-    data = load_sprites()
+    data = ColouredSprites()
     program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(), data)
     assert model.language.groups == (2, 2, 2, 3, 6, 4, 4)  # the paper's seven features

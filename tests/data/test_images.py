@@ -197,11 +197,10 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     whole = array(tmp_path / "whole.npy")
     (tmp_path / "torn.npy").write_bytes(whole.read_bytes()[:300])
     for name, sentence in (
-        ("nothing", "there is no"), ("empty", "holds no images"), ("torn", "0.png' as an image"),
-        ("notes.txt", "notes.txt' of one array"), ("torn.npy", "torn.npy' as an array"),
+        ("nothing", "No such file"), ("empty", "holds no images"), ("torn", "0.png' as an image"),
+        ("notes.txt", "notes.txt' as an array"), ("torn.npy", "torn.npy' as an array"),
     ):  # fmt: skip
         assert sentence in refusal(tmp_path / name)
-    assert "from 8 to 128" in refusal(whole, side=4)
 
 
 @pytest.mark.parametrize(
