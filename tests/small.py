@@ -27,9 +27,9 @@ def module_at(path: Path) -> Any:
     return module
 
 
-_DECODERS = {"decoder_updates": 100}
+_DECODERS = {"decoder_updates": 100, "decoder_inputs": 500}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "behaviour": {"inputs": 8, "draws": 8, "decoder_inputs": 500} | _DECODERS,
+    "behaviour": {"inputs": 8, "draws": 8} | _DECODERS,
     "continuum": {"points": 5, "draws": 32, "orders": 4},
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
