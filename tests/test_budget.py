@@ -40,7 +40,7 @@ LINES = {
     "docs/": 433,
     "tests/": 16994,
 }
-WORDS = 41070  # of pages
+WORDS = 41111  # of pages
 SLACK_OF_WORDS = 1000
 
 
