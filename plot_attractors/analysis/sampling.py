@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,10 +13,9 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, constraints
 
-from plot_attractors.analysis.beam import beam_search
 from plot_attractors.data import Batch, BinaryTable, Vectors, is_real
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
-from plot_attractors.language import MOST_SENTENCES, in_use_threshold
+from plot_attractors.language import MOST_SENTENCES, Language, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
 from plot_attractors.measures.attractors import nearest
@@ -27,7 +26,7 @@ from plot_attractors.runs import Run
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
-SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
+SEARCHED = 256  # beams over all states that grow at once: what fits into a core's cache
 CHUNK = 65_536  # sentences of a sum over all that are held at once
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
@@ -354,16 +353,38 @@ def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) ->
         tree = cKDTree(embeddings.numpy(), balanced_tree=False, compact_nodes=False)
         s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
     else:
-        parts = []
-        for part in flat.split(SEARCHED // BEAMS):
-
-            def closeness(s: Tensor, part: Tensor = part) -> Tensor:
-                return -(embed(s) - part[:, None]).square().sum(-1)
-
-            parts.append(beam_search(closeness, model.language, len(part), BEAMS, 1, model.device))
-        s = torch.cat([best.s[:, 0] for best in parts])
+        s = torch.cat([_search(language, embed, part) for part in flat.split(SEARCHED // BEAMS)])
     distance = (embed(s) - flat).norm(dim=-1)
     return NearestSentence(s.unflatten(0, z.shape[:-1]), distance.unflatten(0, z.shape[:-1]))
+
+
+def _search(language: Language, embed: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """(n, width) the sentence nearest to each of states z (n, d) of those visited while the `BEAMS`
+    nearest of each length grow by a token.
+
+    A token may be added anywhere: a sentence has many ways to be found, and counts once. Where
+    embeddings are sums of tokens this is matching pursuit with several hypotheses.
+    """
+    tokens = torch.eye(language.width, device=z.device)
+    s = torch.zeros(len(z), 1, language.width, device=z.device)
+    score = -(embed(s) - z[:, None]).square().sum(-1)
+    nearest, best = s[:, 0], score[:, 0] if language.min_length == 0 else score[:, 0] - torch.inf
+    for length in range(1, language.longest + 1):
+        allowed = language.allowed(s, canonical=False)[..., :-1] & score.isfinite()[..., None]
+        never = ~allowed.flatten(1)
+        grown = (s[:, :, None] + tokens).clamp(max=1).flatten(1, 2)  # (n, beams · width, width)
+        score = -(embed(grown) - z[:, None]).square().sum(-1)
+        # of equal sentences the first counts; those never allowed sort before all
+        key, order = language.key(grown).masked_fill(never, 0).sort(1)
+        score = score.masked_fill(never, -torch.inf).gather(1, order)
+        score[:, 1:][key[:, 1:] == key[:, :-1]] = -torch.inf
+        score, place = score.topk(min(BEAMS, score.shape[1]), 1)
+        rows = order.gather(1, place)[..., None].expand(-1, -1, language.width)
+        s = grown.gather(1, rows)
+        if length >= language.min_length:
+            nearest = torch.where((score[:, 0] > best)[:, None], s[:, 0], nearest)
+            best = best.maximum(score[:, 0])
+    return nearest
 
 
 @torch.no_grad()

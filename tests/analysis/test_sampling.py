@@ -17,6 +17,7 @@ from plot_attractors.analysis.sampling import (
     random_directions,
     used_axes,
 )
+from plot_attractors.language import Language
 
 from ..small import untrained
 
@@ -32,10 +33,10 @@ def test_draws_follow_the_listed_posterior_summed_in_chunks_or_annealed(
     model.sentence_encoder.mean.weight.mul_(2)
     q = model.encoder(run.data.batch(3).x)
     log_r = model.reward.log_pairs(q, model.sentences)
-    result = exact_draws(model, q, 20_000)
+    result = exact_draws(model, q, 10_000 if most else 3000)
     assert torch.allclose(result.log_z, log_r.logsumexp(-1).double(), atol=1e-4 if most else 0.1)
     share = one_hot(model.language.row(result.s), len(model.sentences)).float().mean(1)
-    assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
+    assert torch.allclose(share, log_r.softmax(-1), atol=0.02 if most else 0.04)
     assert (result.s.sum(-1) >= 1).all()
 
 
@@ -74,9 +75,9 @@ def test_axes_that_no_embedding_uses_do_not_count(
     assert noise_radius(model) == pytest.approx(0.05 * 3**0.5)
     s = model.sentences[:4]
     z = model.embed(s)
-    noisy = z + model.epsilon * torch.randn(5000, *z.shape)
+    noisy = z + model.epsilon * torch.randn(500, *z.shape)
     distance = nearest_sentence(model, noisy).distance
-    assert distance.square().mean().sqrt() == pytest.approx(noise_radius(model), rel=0.02)
+    assert distance.square().mean().sqrt() == pytest.approx(noise_radius(model), rel=0.04)
     assert distance.max() < model.epsilon * 8**0.5 * 2
     z[:, 5] += 1.25
     near = nearest_sentence(model, z)
@@ -85,6 +86,33 @@ def test_axes_that_no_embedding_uses_do_not_count(
     assert not random_directions(model, z)[:, 3:].any()
     model.sentence_encoder.mean.weight.data.zero_()
     assert used_axes(model).all()  # none is used more than another
+
+
+LANGUAGES = [
+    Language((1,) * 6, max_length=3),
+    Language((2, 1, 3), min_length=0),
+    Language((1,) * 4, min_length=2, max_length=3),
+    Language((2, 2), ordered=True),
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_with_enough_beams_the_search_misses_nothing(
+    language: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "BEAMS", 200)
+    z, tokens = 2 * torch.randn(60, 4), torch.randn(language.width, 4)
+    embeddings = language.sentences @ tokens
+    expected = language.sentences[torch.cdist(z, embeddings).argmin(-1)]
+    assert sampling._search(language, lambda s: s @ tokens, z).equal(expected)
+
+
+def test_it_finds_the_nearest_sum_of_tokens_among_millions() -> None:
+    language = Language((1,) * 32, max_length=7)
+    tokens = torch.randn(32, 32) / 32**0.5
+    s = torch.stack([torch.zeros(32).index_fill(0, torch.randperm(32)[:7], 1) for _ in range(50)])
+    found = sampling._search(language, lambda s: s @ tokens, s @ tokens)
+    assert (found == s).all(-1).float().mean() > 0.9
 
 
 def test_directions_have_length_one_and_bits_are_counted() -> None:
