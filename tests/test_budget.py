@@ -26,9 +26,9 @@ LINES = {
     "plot_attractors/measures/": 1647,
     "plot_attractors/analysis/": 1667,
     "plot_attractors/baselines/": 691,
-    "plot_attractors/runs/": 2397,
-    "plot_attractors/report/": 1790,
-    "plot_attractors/paper/": 592,
+    "plot_attractors/runs/": 2369,
+    "plot_attractors/report/": 1791,
+    "plot_attractors/paper/": 597,
     "plot_attractors/cli/": 673,
     "plot_attractors/": 234,
     "models/": 639,
@@ -40,7 +40,7 @@ LINES = {
     "docs/": 433,
     "tests/": 16977,
 }
-WORDS = 41111  # of pages
+WORDS = 41112  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -98,7 +98,7 @@ def _collect(runs: Sequence[Training]) -> tuple[list[Cell], list[str]]:
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     problems = []
     for training in runs:
-        data, model = training.data, _model(training)
+        data, model = training.arguments["data"], _model(training)
         metrics = {n.metric.name: n.metric for n in NUMBERS if n.data == data and model in n.models}
         try:
             values = numbers(Run(training.path), metrics)
@@ -107,7 +107,7 @@ def _collect(runs: Sequence[Training]) -> tuple[list[Cell], list[str]]:
             continue
         for name, value in values.items():
             if not math.isnan(value):
-                found.setdefault((str(data), name, model), {})[training.seed] = value
+                found.setdefault((str(data), name, model), {})[training.arguments["seed"]] = value
     return [
         Cell(number, model, found.get((number.data, number.metric.name, model), {}))
         for number in NUMBERS
@@ -137,7 +137,11 @@ def _fitted(states: Sequence[Status]) -> Table:
         described = registry.describe(registry.find("models", model.program))
         cells: list[str | tuple[str, ...]] = [(model.title, described)]
         for data in PAPER_DATA:
-            own = [one for one in states if (one.run.data, _model(one.run)) == (data, name)]
+            own = [
+                one
+                for one in states
+                if (one.run.arguments["data"], _model(one.run)) == (data, name)
+            ]
             done = [Run(one.run.path) for one in own if one.trained]
             cells.append("–")
             if done:
@@ -183,7 +187,9 @@ def _results(out: Path, runs: Sequence[Training], cells: Sequence[Cell]) -> list
 def _figure(runs: Sequence[Training], plot: Plot) -> Block:
     """A figure of the first seed that was asked for."""
     title = f"{NAMES[plot.data]}, attractor model"
-    own = (run.path for run in runs if (run.data, _model(run)) == (plot.data, ATTRACTORS))
+    own = (
+        run.path for run in runs if (run.arguments["data"], _model(run)) == (plot.data, ATTRACTORS)
+    )
     for folder in (path / "analyses" / plot.analysis for path in itertools.islice(own, 1)):
         if folder.is_dir() and plot.stem in pictures.stems(folder):
             image = Image(title, plot.stem, pictures.data_uri(folder, plot.stem))
@@ -214,7 +220,7 @@ def _side_by_side(out: Path, cells: Sequence[Cell]) -> list[Block]:
 
 
 def _reproduce(out: Path, runs: Sequence[Training], preset: str) -> list[Block]:
-    seeds = ",".join(map(str, dict.fromkeys(run.seed for run in runs)))
+    seeds = ",".join(map(str, dict.fromkeys(run.arguments["seed"] for run in runs)))
     command = ["plot-attractors", "paper", "--out", out.name, "--preset", preset, "--seeds", seeds]
     fitted = [run.path for run in runs if (run.path / "config.toml").is_file()]
     facts = reproduce.machine(Run(fitted[0])) if fitted else {}

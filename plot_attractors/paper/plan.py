@@ -92,6 +92,5 @@ def planned(
 def _training(path: Path, data: str, model: str, preset: str, seed: int) -> Training:
     sizes = PRESETS[preset].sizes
     analyses = {name: sizes.get(name, {}) for name in analyses_of(data, model)}
-    return Training(
-        path, MODELS[model].program, None, preset, seed, {}, data=data, analyses=analyses
-    )
+    arguments = {"program": MODELS[model].program, "data": data, "preset": preset, "seed": seed}
+    return Training(path, arguments, analyses=analyses)

@@ -76,8 +76,9 @@ def _changed(run: Run) -> dict[str, Any]:
         if setting.default is dataclasses.MISSING
     }
     given = {name.partition(".")[2]: value for name, value in needed.items()}
-    names = run.program_name, run.inference_name, run.preset, run.seed, None
-    preset = flatten(plan(*names, given, data=run.data_name).config)
+    names = run.program_name, run.inference_name
+    of = plan(*names, data=run.data_name, preset=run.preset, seed=run.seed, settings=given)
+    preset = flatten(of.config)
     values = flatten({part: run.config[part] for part in loaded.parts})
     changed = {k: v for k, v in values.items() if k in needed or preset.get(k) != v}
     return {name.partition(".")[2]: value for name, value in changed.items()}

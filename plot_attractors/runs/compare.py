@@ -30,9 +30,8 @@ def compare(paths: str | Path | Iterable[str | Path], topic: Topic = "dynamics")
     in the seed only.
 
     Columns:
-        kind: ``run``, ``mean`` or ``sd`` (n − 1 in the denominator); a mean of which a part is
-            missing is missing.
-        run: the directory's name, or how many runs a mean is over.
+        run: the directory's name, or of how many runs it is the mean, or the standard deviation
+            (n − 1 in the denominator); a mean of which a part is missing is missing.
         data, program, inference, preset, settings of the data, the model and the inference by
             dotted names: those that differ, as text. A setting that another program does not have
             is no difference; its cell is empty.
@@ -60,16 +59,12 @@ def compare(paths: str | Path | Iterable[str | Path], topic: Topic = "dynamics")
         head = {key: as_text(own[key]) if key in own else "" for key in shown}
         found = [numbers(run, metrics) | {"minutes": minutes(run)} for run in variant.runs]
         for run, values in zip(variant.runs, found, strict=True):
-            own_row = {"kind": "run", "run": named[run.path], **head, "seed": str(run.seed)}
-            rows.append(own_row | values)
+            rows.append({"run": named[run.path], **head, "seed": str(run.seed), **values})
         if len(found) > 1:
-            table = pd.DataFrame(found, dtype=float)
-            both = {"mean": table.mean(skipna=False), "sd": table.std(skipna=False)}
-            count = f"{len(found)} seeds"
-            rows += [{"kind": k, "run": count, **head, **dict(v)} for k, v in both.items()]
-    columns = ["kind", "run", *shown, "seed", *metrics, "minutes"]
-    text = dict.fromkeys(["kind", "run", *shown, "seed"], "")
-    return pd.DataFrame(rows, columns=columns).fillna(text)
+            table, of = pd.DataFrame(found, dtype=float), f"of {len(found)} seeds"
+            rows.append({"run": f"mean {of}", **head, "seed": "", **table.mean(skipna=False)})
+            rows.append({"run": f"sd {of}", **head, "seed": "", **table.std(skipna=False)})
+    return pd.DataFrame(rows, columns=["run", *shown, "seed", *metrics, "minutes"])
 
 
 def _warn(run: Run, needed: Sequence[str]) -> None:
@@ -84,42 +79,25 @@ def _warn(run: Run, needed: Sequence[str]) -> None:
 
 
 def to_markdown(table: pd.DataFrame) -> str:
-    """The table of `compare` as Markdown; mean and standard deviation in one row, numbers rounded,
-    missing ones empty, and those that no run has left out.
+    """The table of `compare` as Markdown: numbers rounded, missing ones empty, and those that no
+    run has left out.
 
-    >>> row = {"kind": "run", "run": "a", "alpha": "0.25", "kl": 0.12345}
+    >>> row = {"run": "a", "alpha": "0.25", "kl": 0.12345}
     >>> print(to_markdown(pd.DataFrame([row])), end="")
     | run | alpha | kl |
     |:----|------:|---:|
     | a | 0.25 | 0.123 |
     """
-    cells = _cells(table)
-    head, *rows = [
-        [text.replace("|", "\\|") for text in line] for line in [[*cells], *cells.values.tolist()]
-    ]
-    rule = [":" + "-" * (len(head[0]) + 1), *("-" * (len(name) + 1) + ":" for name in head[1:])]
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    known = table.dropna(axis="columns", how="all")
+    rows = [map(_text, known, row) for row in known.values.tolist()]
+    rule = [":" + "-" * (len(known.columns[0]) + 1)]
+    rule += ["-" * (len(name) + 1) + ":" for name in known.columns[1:]]
+    lines = [f"| {' | '.join(row)} |" for row in (known, *rows)]
     return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
-
-
-def _cells(table: pd.DataFrame) -> pd.DataFrame:
-    """All as text, with every pair of mean and standard deviation made one row."""
-    known = [n for n in table.columns if n != "kind" and table[n].notna().any()]
-    records, rows = table.to_dict("records"), []
-    for record, below in zip(records, [*records[1:], {}], strict=True):
-        if record["kind"] == "sd":
-            continue
-        row = {name: _text(name, record[name]) for name in known}
-        if record["kind"] == "mean":
-            numbers = [name for name in known if isinstance(record[name], float) and row[name]]
-            row |= {name: f"{row[name]} ± {_text(name, below[name])}" for name in numbers}
-            row["run"] = f"mean ± sd ({record['run']})"
-        rows.append(row)
-    return pd.DataFrame(rows, columns=known)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, float):
-        return str(value)
+        return str(value).replace("|", "\\|")
     form = METRICS[name].format if name in METRICS else ".1f" if name == "minutes" else ".3f"
     return "" if math.isnan(value) else f"{value:{form}}".replace("inf", "∞").replace("-∞", "−∞")

@@ -93,20 +93,21 @@ class Plan(NamedTuple):
 
 def plan(
     program: str | Path,
-    inference: str | Path | None,
-    preset: str,
-    seed: int,
-    out: str | Path | None,
-    settings: Mapping[str, Any],
-    log_every: int = 100,
+    inference: str | Path | None = None,
+    *,
     data: str | Path | None = None,
+    preset: str = "full",
+    seed: int = 0,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    log_every: int = 100,
 ) -> Plan:
     """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
     presets and settings, and writes nothing.
     """
     loaded = programs(program, inference, data)
     presets = loaded.presets
-    settings = _with_path(data, settings)
+    settings = _with_path(data, settings or {})
     of_both = [part for part in ("model", "inference") if preset in presets[part]]
     if len(of_both) == 1 and preset not in STANDARD:
         raise ValueError(
@@ -167,7 +168,10 @@ def fit(
         FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
         Interrupted: SIGINT, SIGTERM, SIGHUP or SIGUSR2; the checkpoint was written.
     """
-    planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
+    planned = plan(
+        program, inference, data=data, preset=preset, seed=seed, out=out, settings=settings,
+        log_every=log_every,
+    )  # fmt: skip
     with denormals_are_zero():
         _train(planned, torch.device(device), resume, on_progress, checkpoint_seconds)
     return planned.path

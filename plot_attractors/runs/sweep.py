@@ -67,17 +67,14 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """One run of a sweep: the arguments of `fit`, and the analyses that follow, with settings."""
+    """One run of a sweep: its directory, what `fit` is given, and the analyses that follow, with
+    their settings.
+    """
 
     path: Path
-    program: str
-    inference: str | None
-    preset: str
-    seed: int
-    settings: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # of `fit`: program, data, inference, preset, seed and settings
     device: str = "cpu"
     threads: int = 1
-    data: str | None = None
     analyses: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
@@ -86,10 +83,7 @@ class Training:
 
     def plan(self) -> Plan:
         """What `fit` would do."""
-        return plan(
-            self.program, self.inference, self.preset, self.seed, self.path, self.settings,
-            data=self.data,
-        )  # fmt: skip
+        return plan(**self.arguments, out=self.path)
 
     def status(self) -> Status:
         """How far the run is."""
@@ -137,19 +131,18 @@ def read_sweep(file: str | Path) -> list[Training]:
     shown = {key for key, value in (table | settings).items() if isinstance(value, list)}
     choices: dict[str, Any] = {key: getattr(asked, key) or (None,) for key in LISTED}
     choices |= {key: v if isinstance(v, list) else [v] for key, v in settings.items()}
+    choices["seed"] = seeds(asked.seeds)
     runs = []
-    for values in itertools.product(*choices.values(), seeds(asked.seeds)):
-        *chosen, seed = values
-        of = dict(zip(choices, chosen, strict=True))
-        parts = [Path(of["programs"]).stem]
-        parts += [Path(of[key]).stem for key in LISTED[1:] if key in shown]
+    for values in itertools.product(*choices.values()):
+        of = dict(zip(choices, values, strict=True))
         changed = {key: of[key] for key in settings}
-        named = [f"{key}={as_text(value)}" for key, value in changed.items() if key in shown]
-        parts += [re.sub(r"[^\w.,+=-]+", "_", text) for text in named]
-        run = Training(
-            out / "-".join([*parts, f"seed={seed}"]), of["programs"], of["inference"], of["preset"],
-            seed, changed, asked.device, asked.threads, of["data"],
-        )  # fmt: skip
+        named = [Path(of[key]).stem for key in LISTED if key == "programs" or key in shown]
+        named += [f"{key}={as_text(changed[key])}" for key in changed if key in shown]
+        name = "-".join(re.sub(r"[^\w.,+=-]+", "_", text) for text in named)
+        arguments = {key: of[key] for key in ("data", "inference", "preset", "seed")}
+        arguments |= {"program": of["programs"], "settings": changed}
+        path = out / f"{name}-seed={of['seed']}"
+        run = Training(path, arguments, asked.device, asked.threads)
         config = run.plan().config  # refuses what `fit` would refuse before the first run starts
         if (run.path / "config.toml").is_file():
             store.require_same(run.path, config)
@@ -197,10 +190,7 @@ def _job(run: Training) -> None:
             os.dup2(file.fileno(), stream.fileno())
     torch.set_num_threads(run.threads)
     try:
-        fit(
-            run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
-            out=run.path, settings=run.settings, resume=True, device=run.device,
-        )  # fmt: skip
+        fit(**run.arguments, out=run.path, resume=True, device=run.device)
         with store.lock(run.path):
             _analyze(run)
     except Interrupted:

@@ -47,7 +47,7 @@ PRESETS = {
 def planned(program: Any, inference: Any, preset: str, data: Any = None) -> Any:
     """What would be trained, or the sentence that refuses it; without names of programs."""
     try:
-        config = dict(plan(program, inference, preset, 0, None, {}, data=data).config)
+        config = dict(plan(program, inference, preset=preset, data=data).config)
     except ValueError as error:
         return re.sub(r"(?<= program )\S+", "", str(error))
     return {part: table for part, table in config.items() if part != "run"}
@@ -73,8 +73,8 @@ def test_a_copy_trains_as_its_original(model: str, tmp_path: Path) -> None:
             assert planned(copy, inference[name], preset) == original
             trained += isinstance(original, dict)
     assert trained > len(INFERENCE)
-    run = plan(copy, None, "full", 0, None, {}).config["run"]
-    assert run["inference"] == plan(model, None, "full", 0, None, {}).config["run"]["inference"]
+    run = plan(copy).config["run"]
+    assert run["inference"] == plan(model).config["run"]["inference"]
 
 
 INHERITING = '''"""A variant of a user's own."""
@@ -129,7 +129,7 @@ def listed(program: str, *more: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("model", [*MODELS, *DATA])
 def test_all_settings_of_a_fit_are_listed_with_their_values(model: str) -> None:
-    configs = plan(model, None, "full", 0, None, {}).configs.values()
+    configs = plan(model).configs.values()
     values = {n: as_text(attrgetter(n)(c)) for c in configs for n in fields(type(c))}
     assert listed(model) == values
 
@@ -265,7 +265,7 @@ def test_settings_without_effect_beside_the_others_are_refused(
     model: str, inference: str | None, settings: Any, reason: str
 ) -> None:
     if not reason:
-        plan(model, inference, "full", 0, None, settings)
+        plan(model, inference, settings=settings)
         return
     with pytest.raises(ValueError, match=f"has no effect here: .*{reason}"):
-        plan(model, inference, "full", 0, None, settings)
+        plan(model, inference, settings=settings)

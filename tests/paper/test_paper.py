@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(there)
     out = tmp_path_factory.mktemp("paper") / "paper"
     for run in planned(out, "smoke"):
-        fit(run.program, data=run.data, preset="smoke", out=run.path)
+        fit(**run.arguments, out=run.path)
         sizes = run.analyses or {}
         found = analyze(run.path, list(sizes), settings=sizes, missing=True)
         assert [result.error for result in found] == [None] * len(found)

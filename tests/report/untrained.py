@@ -19,7 +19,7 @@ def untrained(
     run: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
 ) -> Path:
     """The directory of a run with a config.toml."""
-    config = plan(program, None, preset, seed, run, changed).config
+    config = plan(program, preset=preset, seed=seed, settings=changed).config
     run.mkdir(parents=True)
     (run / "config.toml").write_text(tomlkit.dumps(config))
     return run

@@ -114,7 +114,7 @@ def make(
 
 def settings_of(table: pd.DataFrame) -> list[str]:
     columns = list(table.columns)
-    return columns[2 : columns.index("seed")]
+    return columns[1 : columns.index("seed")]
 
 
 def call(arguments: Iterable[str | Path]) -> Result:
@@ -129,7 +129,7 @@ def test_the_papers_numbers_are_of_known_data() -> None:
 def test_numbers_of_one_run(tmp_path: Path) -> None:
     table = compare(make(tmp_path / "a"))
     assert settings_of(table) == []
-    assert table.iloc[0].to_dict() == {"kind": "run", "run": "a", **NUMBERS}
+    assert table.iloc[0].to_dict() == {"run": "a", **NUMBERS}
 
 
 def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -182,15 +182,15 @@ def test_runs_that_differ_in_the_seed_have_a_mean_and_a_standard_deviation(tmp_p
     ]
     paths.append(make(tmp_path / "b", seed=1, settings={"lr": 0.5}))  # alone: no mean
     table = compare(paths)
-    assert table["kind"].tolist() == ["run", "run", "run", "mean", "sd", "run"]
-    assert table["run"].tolist() == ["a0", "a1", "a10", "3 seeds", "3 seeds", "b"]
+    both = ["mean of 3 seeds", "sd of 3 seeds"]
+    assert table["run"].tolist() == ["a0", "a1", "a10", *both, "b"]
     assert table["seed"].tolist() == ["0", "1", "10", "", "", "1"]
     mean, sd = table.iloc[3], table.iloc[4]
     assert (mean["kl"], sd["kl"]) == pytest.approx((0.3, math.sqrt(0.14 / 2)))
     assert (mean["sentences_in_use"], sd["sentences_in_use"]) == (310, 10)
     again = make(tmp_path / "again", seed=10, numbers=None, seconds=30)
     table = compare([*paths[:3], again, again])  # a directory that is given twice is one run
-    assert table["run"].tolist()[4] == "4 seeds"
+    assert table["run"].tolist()[4] == "mean of 4 seeds"
     assert math.isnan(table["kl"][4])  # one of them lacks it
     assert table["minutes"][4] == 1.25
 
@@ -223,8 +223,8 @@ def test_markdown(tmp_path: Path) -> None:
     assert rule.startswith("|:----|-----:|")
     assert len({line.replace("\\|", "").count("|") for line in (head, rule, *rows)}) == 1
     assert rows[0].startswith("| a\\|0 | false | 0 | 0.000 | 0.020 | 0.450 |")
-    assert rows[3].startswith("| mean ± sd (2 seeds) | true |  | 2.000 ± 1.414 | 0.020 ± 0.000 |")
-    assert "| 302 ± 1 | 12 ± 0 | 2.000 ± 0.000 |" in rows[3]
+    assert rows[4].startswith("| sd of 2 seeds | true |  | 1.414 | 0.000 | 0.000 |")
+    assert "| 302 | 12 | 2.000 |" in rows[3]
 
 
 def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
     assert result[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
     assert result[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
     expected = {"epsilon": 0.04, "walk.share": 0.5, "language.groups": [2, 3]}
-    assert result[0].settings == {**expected, "batch": 32}
-    assert (result[0].preset, result[0].inference) == ("smoke", None)
+    assert result[0].arguments["settings"] == {**expected, "batch": 32}
+    assert result[0].arguments["preset"] == "smoke"
 
 
 def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
