@@ -45,8 +45,9 @@ def ask(
 
 def _opened(path: Path) -> Any:
     """A run, once it is said what makes its answers doubtful."""
+    from plot_attractors.measures.registry import doubts
     from plot_attractors.runs import Run
-    from plot_attractors.runs.numbers import doubts, numbers
+    from plot_attractors.runs.numbers import numbers
 
     run = Run(path)
     position, total = run.position

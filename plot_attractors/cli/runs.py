@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import traceback
 from collections.abc import Sequence
@@ -27,10 +28,12 @@ from plot_attractors.cli.views import SweepView
 from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from plot_attractors.runs.analyze import AnalysisResult
 
 
-__all__ = ["analyze", "compare", "export", "paper", "report"]
+__all__ = ["analyze", "compare", "export", "markdown", "paper", "report"]
 
 
 @command()
@@ -129,12 +132,40 @@ def compare(
 
     table = comparison.compare(run, topic)  # type: ignore[arg-type]
     if out is None:
-        say(comparison.to_markdown(table).rstrip())
+        say(markdown(table).rstrip())
     elif out.suffix == ".csv":
         write_table(table, out)
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(comparison.to_markdown(table), encoding="utf-8")
+        out.write_text(markdown(table), encoding="utf-8")
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """The table of `compare` as Markdown: numbers rounded, missing ones empty, and those that no
+    run has left out.
+
+    >>> import pandas as pd
+    >>> row = {"run": "a", "alpha": "0.25", "kl": 0.12345}
+    >>> print(markdown(pd.DataFrame([row])), end="")
+    | run | alpha | kl |
+    |:----|------:|---:|
+    | a | 0.25 | 0.123 |
+    """
+    from plot_attractors.measures.registry import METRICS  # slow to import
+
+    def text(name: str, value: object) -> str:
+        if not isinstance(value, float):
+            return str(value).replace("|", "\\|")
+        form = METRICS[name].format if name in METRICS else ".1f" if name == "minutes" else ".3f"
+        shown = f"{value:{form}}".replace("inf", "∞").replace("-∞", "−∞")
+        return "" if math.isnan(value) else shown
+
+    known = table.dropna(axis="columns", how="all")
+    names = [str(name) for name in known]
+    rows = [[*map(text, names, row)] for row in known.values.tolist()]
+    rule = [":" + "-" * (len(names[0]) + 1), *("-" * (len(name) + 1) + ":" for name in names[1:])]
+    lines = [f"| {' | '.join(row)} |" for row in (names, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
 
 
 @command()

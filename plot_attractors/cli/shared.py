@@ -18,18 +18,9 @@ from typer import Argument, Option
 from plot_attractors import __version__
 
 __all__ = [
-    "DEBUG",
-    "RunPath",
-    "RunPaths",
-    "Set",
-    "app",
-    "command",
-    "console",
-    "errors",
-    "say",
-    "sentence",
+    "DEBUG", "RunPath", "RunPaths", "Set", "app", "command", "console", "errors", "say", "sentence",
     "write_table",
-]
+]  # fmt: skip
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+from plot_attractors.pareto import MOST_DISTANCE, MOST_K
+
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
 RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
 PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
+SLOPES = 0.85, 1.15  # of log q̂ on log R
+LEAST_ESS = 0.05  # effective share of the trajectories
 
 
 class Paper(NamedTuple):
@@ -55,6 +62,32 @@ class Metric:
     def heading(self) -> str:
         """Title and unit."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    def read(self, table: pd.DataFrame | None) -> float:
+        """The number in its table; NaN where there is none, or it lacks a column."""
+        column, _, less = self.column.partition("-")
+        if table is None:
+            return math.nan
+        where: dict[str, Any] = dict(self.where)
+        if where.get("split") and "split" not in table:
+            del where["split"]
+        if not {column, less or column, "steps" if self.times else column, *where} <= {*table}:
+            return math.nan
+        if self.times:
+            where["steps"] = table["steps"].min() * self.times
+            if self.times > 1 and not where["steps"]:  # a model without dynamics has no more steps
+                return math.nan
+        for name, value in where.items():
+            held_out = (name, value) == ("split", HELD_OUT)
+            table = table[table[name] != "train" if held_out else table[name] == value]
+        if "feature" in table:
+            levels = table[table["feature"].str.startswith("mean of ")]
+            table = levels if len(levels) else table
+        else:
+            table = (
+                table.groupby("split", sort=False).head(1) if "split" in table else table.head(1)
+            )
+        return float((table[column] - (table[less] if less else 0.0)).mean())
 
 
 def _metric(
@@ -237,6 +270,34 @@ METRICS: dict[str, Metric] = {
              "receiver_accuracy_held_out"),
     )
 }  # fmt: skip
+
+
+def doubts(numbers: Mapping[str, float]) -> list[str]:
+    """A sentence for each number that is beyond the yardstick, NaN being none:
+
+    - total variation from the posterior, extrapolated, or where that is not known above its noise
+      floor, a lower bound: at most `MOST_DISTANCE`, as in `gflownet.diagnose`;
+    - slope of log-frequency on log-reward: within `SLOPES`;
+    - path weights: an effective share of `LEAST_ESS` or more, and a k̂ of `MOST_K` at most.
+    """
+    distance, above = numbers["tv_extrapolated"], numbers["tv_excess"]
+    known = f"about {distance:.2f}; {above:.2f} above its noise floor"
+    if math.isnan(distance):
+        distance, known = above, f"{above:.2f} above its noise floor, a lower bound"
+    slope, share, k = (numbers[name] for name in ("slope", "ess_512", "k_hat_512"))
+    told = {
+        "Trajectories do not sample the posterior well: their total variation from it is "
+        f"{known} (good: at most {MOST_DISTANCE}).": distance > MOST_DISTANCE,
+        f"Sentences are sampled {'too uniformly' if slope < 1 else 'too selectively'}: the slope "
+        f"of log-frequency on log-reward is {slope:.2f} (good: {SLOPES[0]} to {SLOPES[1]}).": (
+            slope < SLOPES[0] or slope > SLOPES[1]
+        ),
+        f"Importance weights are uneven: the effective sample size is {share:.1%} of the samples "
+        f"(good: {LEAST_ESS:.0%} or more).": share < LEAST_ESS,
+        f"Importance weights cannot be trusted: their Pareto k̂ is {k:.2f} (good: at most "
+        f"{MOST_K}).": k > MOST_K,
+    }
+    return [sentence for sentence, beyond in told.items() if beyond]
 
 
 def to_markdown() -> str:

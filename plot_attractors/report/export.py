@@ -14,11 +14,11 @@ import numpy as np
 import tomlkit
 
 from plot_attractors.data import digests
-from plot_attractors.measures.registry import METRICS, PAPER_DATA
+from plot_attractors.measures.registry import METRICS, PAPER_DATA, doubts
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store, weights
-from plot_attractors.runs.numbers import NUMBERS, doubts, minutes, numbers
+from plot_attractors.runs.numbers import NUMBERS, minutes, numbers
 from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import flatten
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from plot_attractors.language import MOST_SENTENCES, Language
-from plot_attractors.measures.registry import METRICS, PAPER_DATA
+from plot_attractors.measures.registry import METRICS, PAPER_DATA, doubts
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
@@ -58,7 +58,7 @@ def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     of_run = [*_unfinished(run), *_other_version(run), *short(run.preset)]
     if numbers_.kept(run):
         of_run.append("An exported model: its card has the numbers of analyses that are not here.")
-    return [*of_run, *_few(run, numbers), *numbers_.doubts(numbers)]
+    return [*of_run, *_few(run, numbers), *doubts(numbers)]
 
 
 def short(preset: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from plot_attractors.runs.numbers import kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
 from plot_attractors.runs.variants import all_runs, differing, group, labels, settings_of
 
-__all__ = ["TOPICS", "Topic", "compare", "to_markdown"]
+__all__ = ["TOPICS", "Topic", "compare"]
 
 logger = logging.getLogger("plot_attractors")
 
@@ -76,28 +75,3 @@ def _warn(run: Run, needed: Sequence[str]) -> None:
         shown = pretrained.shown(run.path)
         command = shlex.join(["plot-attractors", "analyze", shown, *missing, "--missing"])
         logger.warning("%s lacks %s: %s", shown, ", ".join(missing), command)
-
-
-def to_markdown(table: pd.DataFrame) -> str:
-    """The table of `compare` as Markdown: numbers rounded, missing ones empty, and those that no
-    run has left out.
-
-    >>> row = {"run": "a", "alpha": "0.25", "kl": 0.12345}
-    >>> print(to_markdown(pd.DataFrame([row])), end="")
-    | run | alpha | kl |
-    |:----|------:|---:|
-    | a | 0.25 | 0.123 |
-    """
-    known = table.dropna(axis="columns", how="all")
-    rows = [map(_text, known, row) for row in known.values.tolist()]
-    rule = [":" + "-" * (len(known.columns[0]) + 1)]
-    rule += ["-" * (len(name) + 1) + ":" for name in known.columns[1:]]
-    lines = [f"| {' | '.join(row)} |" for row in (known, *rows)]
-    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value).replace("|", "\\|")
-    form = METRICS[name].format if name in METRICS else ".1f" if name == "minutes" else ".3f"
-    return "" if math.isnan(value) else f"{value:{form}}".replace("inf", "∞").replace("-∞", "−∞")

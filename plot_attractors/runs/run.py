@@ -367,17 +367,13 @@ class Run:
     def model(self) -> Any:
         """The trained model, built by its program alone."""
         state = store.load_checkpoint(self.path)["inference"]["model"]
-        with self._seeded():
-            model = self._built()
+        with self._seeded():  # what building draws comes after what loading draws, as in training
+            data = self._load_data()
+            model = registry.load("models", self.program_name).build(self.model_config, data)
+        self.__dict__.setdefault("data", data)
         with store.compatible(self.path):
             model.load_state_dict(state)
         return model.eval()
-
-    def _built(self) -> Any:
-        """The model as at the start of the run; the data that were loaded for it are kept."""
-        data = self._load_data()
-        self.__dict__.setdefault("data", data)
-        return registry.load("models", self.program_name).build(self.model_config, data)
 
     @property
     def position(self) -> tuple[int, int]:

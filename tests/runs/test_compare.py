@@ -15,8 +15,9 @@ import tomlkit
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
+from plot_attractors.cli.runs import markdown
 from plot_attractors.measures import registry
-from plot_attractors.runs.compare import compare, to_markdown
+from plot_attractors.runs.compare import compare
 
 NUMBERS = {
     "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "kl_clamped": 0.3, "p_clamped": 0.5,
@@ -146,7 +147,7 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
     assert math.isnan(row["receiver_accuracy"])
-    shown = to_markdown(compare(run, topic="language"))
+    shown = markdown(compare(run, topic="language"))
     assert "topographic_similarity" in shown
     assert "receiver_accuracy" not in shown  # of which nothing is known
     assert "| −∞ |" in shown
@@ -218,7 +219,7 @@ def test_markdown(tmp_path: Path) -> None:
         for s in (0, 1, 3)
     ]
     table = compare(paths)
-    head, rule, *rows = to_markdown(table).splitlines()
+    head, rule, *rows = markdown(table).splitlines()
     assert head.startswith("| run | wide | seed | kl | kl_exact | p |")
     assert rule.startswith("|:----|-----:|")
     assert len({line.replace("\\|", "").count("|") for line in (head, rule, *rows)}) == 1
@@ -230,7 +231,7 @@ def test_markdown(tmp_path: Path) -> None:
 def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None:
     paths = [make(tmp_path / "a", settings={"lr": 0.5}), make(tmp_path / "b", numbers=None)]
     shown = call(paths)
-    assert (shown.exit_code, shown.stdout) == (0, to_markdown(compare(paths)))
+    assert (shown.exit_code, shown.stdout) == (0, markdown(compare(paths)))
     assert shown.stderr.startswith(f"{paths[1]} lacks information_loss, calibration, perturbation")
     for name in ("out/table.md", "out/table.csv"):
         assert call([*paths, "-o", tmp_path / name]).exit_code == 0
