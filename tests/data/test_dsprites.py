@@ -54,9 +54,8 @@ def area(points: np.ndarray) -> float:
 # The renderer
 
 
-@pytest.mark.parametrize("side", [32, 24])
-def test_coverage_is_the_covered_part_of_a_pixel(side: int) -> None:
-    sprites = random_sprites(6)
+def test_coverage_is_the_covered_part_of_a_pixel() -> None:
+    side, sprites = 24, random_sprites(6)
     fine = 16  # points of a pixel across
     along = (np.arange(side * fine) + 0.5) * 64 / (side * fine)
     points = np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
@@ -86,7 +85,6 @@ def test_contract(data: ColouredSprites) -> None:
     for split in data.splits:
         batch = data.batch(50, split)
         assert batch.x.shape == (50, *data.input_shape) == (50, 3, 32, 32)
-        assert data.input_shape == batch.x[0].shape
         assert batch.x.dtype == torch.float32
         assert batch.x.min() >= 0
         assert batch.x.max() <= 1
@@ -111,9 +109,6 @@ def test_images_show_their_features(data: ColouredSprites) -> None:
     colour = batch.x.flatten(2).amax(2)
     nearest = torch.cdist(colour, RGB).argmin(1)
     assert (nearest == batch.labels[:, 0]).float().mean() > 0.93
-    noise = (colour - RGB[batch.labels[:, 0]]).abs()
-    assert float(noise.square().mean().sqrt()) == pytest.approx(0.2, rel=0.1)
-    assert noise.max() <= 1
 
 
 def test_noise_is_half_normal_and_towards_the_other_end(data: ColouredSprites) -> None:
@@ -122,6 +117,7 @@ def test_noise_is_half_normal_and_towards_the_other_end(data: ColouredSprites) -
     rgb = data.exemplars(y.expand(20_000)).flatten(2).amax(2)
     n = (rgb - torch.tensor([1.0, 0, 0])).abs()
     assert (rgb[:, 0] <= 1).all()
+    assert n.max() <= 1
     error = 4 / math.sqrt(len(n))
     assert n.square().mean(0).sqrt().tolist() == pytest.approx([0.2] * 3, abs=error * 0.2)
     mean = 0.2 * math.sqrt(2 / math.pi)

@@ -101,23 +101,8 @@ def test_seeds_decide() -> None:
     chosen = [tuple(tree.held_out_prototypes.tolist()) for tree in trees]
     assert chosen[0] == chosen[1]
     assert len(set(chosen)) == 3
-    torch.manual_seed(1)
-    first, second = trees[0].batch(64), trees[0].batch(64)
-    torch.manual_seed(1)
-    assert all(torch.equal(a, b) for a, b in zip(first, trees[0].batch(64), strict=True))
-    assert not torch.equal(first.x, second.x)
-    assert torch.equal(first.labels, trees[0].paths[first.y])
-
-
-@pytest.mark.parametrize(
-    "data", [HierarchicalBinaryVectors(2, 4), HierarchicalBinaryVectors(4, 16, hold_out=False)]
-)
-def test_nothing_held_out(data: HierarchicalBinaryVectors) -> None:
-    assert data.splits == ("train",)
-    assert len(data.held_out_classes) == 0
-    assert len(data.train_classes) == len(data.depths)
-    with pytest.raises(ValueError, match="unknown split 'held_out': this data set has 'train'"):
-        data.batch(1, "held_out")
+    batch = trees[0].batch(64)
+    assert torch.equal(batch.labels, trees[0].paths[batch.y])
 
 
 @pytest.mark.parametrize(("depth", "bits"), [(0, 8), (-1, 8), (3, 0), (3, -8), (3, 12), (3, 4)])

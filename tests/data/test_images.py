@@ -140,19 +140,13 @@ def test_features_come_from_a_table(tmp_path: Path) -> None:
     assert set(data.batch(99).y.tolist()) == {2, 3, 4, 5}
     chosen = read_images(pets, rows, side=16, labels=("legs",), continuous=("legs",))
     assert [(f.name, f.outcomes) for f in chosen.features] == [("legs", ())]
-    rest = read_images(pets, rows, side=16, ignore=("split", "coat"))
-    assert rest.label_names == ("weight", "legs")
 
 
 def test_rows_of_an_array_are_in_its_order(tmp_path: Path) -> None:
     rows = table(tmp_path / "rows.csv", digit=[3, 1, 4, 1, 5, 9], file=list("abcdef"))
-    digits = array(tmp_path / "digits.npy", GREY)
-    data = read_images(digits, rows, side=16, held_out_fraction=0.5, split_seed=1)
+    data = read_images(array(tmp_path / "digits.npy", GREY), rows, side=16)
     assert [f.outcomes for f in data.features] == [("1", "3", "4", "5", "9")]  # not the file names
     assert data.values[:, 0].tolist() == [1, 0, 2, 0, 3, 4]
-    train, held_out = (set(data.members[split].tolist()) for split in data.splits)
-    assert len(held_out) == 3
-    assert not train & held_out
 
 
 def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
@@ -170,7 +164,6 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
     ("images", "sentence"),
     [
         (GREY // 16, "is 0.0588 of white: multiply"),
-        (GREY / 255**2, "is 0.00392 of white: multiply"),
         (MASKS, "is 0.00392 of white: multiply"),
         (GREY.astype(np.int64), "holds int64 from 0 to 255: pixels are uint8 from 0 to 255, bool"),
         (GREY.astype(float), "holds float64 from 0 to 255: pixels are"),
@@ -180,8 +173,6 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
         (np.zeros((6, 16, 16, 5), np.uint8), "shape (6, 16, 16, 5)"),
         (np.full((6, 8, 8), "a"), "it holds <U1, which are no real numbers"),
         (COLOURED[0], "shape (16, 16, 3)"),
-        (200 * np.ones_like(GREY), "holds one image"),
-        (GREY[:1], "holds one image"),
         (GREY[:0], "shape (0, 16, 16)"),
     ],
 )
@@ -193,12 +184,10 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     torn = folder(tmp_path / "torn")
     (torn / "cats" / "0.png").write_bytes((torn / "cats" / "0.png").read_bytes()[:100])
-    (tmp_path / "notes.txt").write_text("hello")
-    whole = array(tmp_path / "whole.npy")
-    (tmp_path / "torn.npy").write_bytes(whole.read_bytes()[:300])
+    (tmp_path / "torn.npy").write_bytes(array(tmp_path / "whole.npy").read_bytes()[:300])
     for name, sentence in (
         ("nothing", "No such file"), ("empty", "holds no images"), ("torn", "0.png' as an image"),
-        ("notes.txt", "notes.txt' as an array"), ("torn.npy", "torn.npy' as an array"),
+        ("torn.npy", "torn.npy' as an array"),
     ):  # fmt: skip
         assert sentence in refusal(tmp_path / name)
 
@@ -208,14 +197,10 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     [
         ({"coat": list("abcabc")}, {}, "no column 'file'"),
         ({"file": NAMES[:5]}, {}, "each image of pets, by its column 'file': see 'dogs/5.png'"),
-        ({"file": [*NAMES, "dogs/6.png"]}, {}, "see 'dogs/6.png'"),
         ({"file": [*NAMES, NAMES[0]]}, {}, "see 'cats/0.png'"),
         ({"file": [*NAMES[:5], None], "coat": 1}, {}, "needs one row for each image of pets"),
-        ({"file": NAMES, "none": None}, {}, "column 'none' of a.csv has no value"),
         ({"file": NAMES, "weight": np.inf}, {}, "column 'weight' of a.csv has inf in row 1"),
-        (None, {"labels": ("coats",)}, "no column 'coats': it has 'coat'"),
         (None, {"continuous": ("coat",)}, "holds 'a', which is no number"),
-        (None, {"held_out": "coat"}, "column 'coat' of a.csv holds 'a' in row 1"),
     ],
 )
 def test_what_is_wrong_with_a_table(

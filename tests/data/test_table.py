@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,9 @@ def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
     assert table.label_names == ("family", "year")
     assert [f.outcomes for f in table.features] == [("ape", "bat", "cat"), ("5", "30", "1990")]
     assert table.labels.tolist() == [[2, 2], [1, 0], [-1, 1], [2, 0], [0, 2]]
-    assert table.labels.dtype == torch.int64
+    batch = table.batch(20)
+    assert torch.equal(batch.x, torch.tensor(X).float()[batch.y])
+    assert torch.equal(batch.labels, table.labels[batch.y])
 
 
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
@@ -77,20 +78,6 @@ def test_labels_keep_their_spelling(tmp_path: Path) -> None:
         read = read_table(write(kept, tmp_path / "a.parquet"), labels=("family",), ignore=("year",))
         assert read.features[0].outcomes == ("ape", "bat", "cat")
         assert read.labels.flatten().tolist() == [2, 1, -1, 2, 0]
-
-
-def test_batches_are_rows_drawn_uniformly_by_the_seed(tmp_path: Path) -> None:
-    table = read_table(write(frame(), tmp_path / "a.csv"), labels=("family", "year"))
-    torch.manual_seed(0)
-    batch = table.batch(20_000)
-    torch.manual_seed(0)
-    again = table.batch(20_000)
-    assert all(torch.equal(a, b) for a, b in zip(batch, again, strict=True))
-    assert batch.x.dtype == torch.float32
-    assert torch.equal(batch.x, torch.tensor(X).float()[batch.y])
-    assert torch.equal(batch.labels, table.labels[batch.y])
-    share = torch.bincount(batch.y, minlength=5) / len(batch.y)
-    assert (share - 0.2).abs().max() < 4 * math.sqrt(0.2 * 0.8 / len(batch.y))
 
 
 def test_held_out_column_and_fraction(tmp_path: Path) -> None:
@@ -160,23 +147,14 @@ def test_bad_tables(
     assert sentence in refusal(path, **given)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.xlsx", b"PK\xff", "a.xlsx' as a table (CSV, TSV or Parquet): 'utf-8' codec can't"),
-        (
-            "c.csv",
-            b"a,b\n0,1\n\xff,1\n",
-            "c.csv' as a table (CSV, TSV or Parquet): 'utf-8'",
-        ),
-        ("f.parquet", b"no parquet here", "f.parquet' as a table"),
-        ("none.csv", None, "No such file or directory"),
-    ],
-)
-def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, sentence: str) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    assert sentence in refusal(tmp_path / name)
+def test_unreadable_files(tmp_path: Path) -> None:
+    for name, sentence in (
+        ("a.xlsx", "a.xlsx' as a table (CSV, TSV or Parquet): 'utf-8' codec can't"),
+        ("f.parquet", "f.parquet' as a table"),
+    ):
+        (tmp_path / name).write_bytes(b"PK\xff")
+        assert sentence in refusal(tmp_path / name)
+    assert "No such file or directory" in refusal(tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(
@@ -233,18 +211,13 @@ def test_a_dash_is_refused(tmp_path: Path, given: dict[str, Any], sentence: str)
     assert sentence in refusal(path, missing="ignore", **given)
 
 
-def beside(path: Path) -> Any:
-    np.save(path.with_suffix(".npy"), np.random.default_rng(0).normal(size=(12, 3)))
-    return read_vectors(path.with_suffix(".npy"), path)
-
-
 @pytest.mark.parametrize("name", ["id", "word_id", "Unnamed: 0", "price index"])
-@pytest.mark.parametrize("read", [read_vectors, beside])
-def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str, read: Any) -> None:
-    heat = [60, 97, 71, 88, 64, 102, 79, 91, 83, 75, 68, 110]
-    rows = pd.DataFrame({name: heat, "a": [0, 1] * 6, "b": [0, 0, 1] * 4})
+def test_a_column_that_numbers_the_rows_is_refused(tmp_path: Path, name: str) -> None:
+    rows = pd.DataFrame({name: [60, 97, 71, 88], "a": [0, 1, 0, 1], "b": [0, 0, 1, 0]})
     path = write(rows, tmp_path / "a.csv")
-    with pytest.raises(ValueError, match=f"column {name!r} of a.csv seems to number the rows"):
-        read(path)
+    np.save(tmp_path / "a.npy", rows.to_numpy())
+    for files in ([path], [tmp_path / "a.npy", path]):
+        with pytest.raises(ValueError, match=f"column {name!r} of a.csv seems to number the rows"):
+            read_vectors(*files)
     assert read_table(path, names=name).row_names[:2] == ("60", "97")
     assert read_vectors(path, ignore=(name,)).columns == ("a", "b")

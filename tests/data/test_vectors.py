@@ -76,18 +76,12 @@ LOST[3, 2], ENDLESS[1, 2] = np.nan, np.inf
     [
         ("a.csv", LOST, {}, "column 'c2' of a.csv has a missing value in row 4"),
         ("a.npy", ENDLESS, {}, "column 'x3' of a.npy has inf in row 2"),
-        ("a.npy", ENDLESS.clip(max=1e300), {}, r"column 'x3' of a.npy has 1e\+300 in row 2"),
         ("a.csv", [["a"], ["b"]], {}, "column 'c0' of a.csv holds 'a', which is no number: name"),
         ("a.csv", [[1], [2]], {"ignore": ("c0",)}, "a.csv has no column of numbers besides"),
-        ("a.npy", np.ones((4, 3)), {}, "'x1'.* of a.npy do not vary .*: subtract the mean"),
         ("a.npy", np.eye(9) + 1e9, {}, "'x1'.* of a.npy do not vary .*: subtract the mean"),
         ("a.npy", np.ones((4, 3, 2)), {}, "vectors are rows"),
-        ("a.npy", [["a", "b"], ["c", "d"]], {}, "which are no real numbers"),
         ("a.npy", LOST, {"labels": ("kind",)}, "a.npy has no column 'kind'"),
         ("a.npy", b"no array", {}, "cannot read .*a.npy' as an array, as numpy.save"),
-        ("none.npy", None, {}, "No such file or directory: .*none.npy"),
-        # files that were read wrongly without a word
-        ("a.csv", np.array([[1.0, 2], [1e300, 3]]), {}, r"column 'c0' of a.csv has 1e\+300 in row"),
     ],
 )
 def test_refusals(
@@ -98,17 +92,8 @@ def test_refusals(
         path.write_bytes(content)
     elif path.suffix == ".csv":
         pd.DataFrame(content).add_prefix("c").to_csv(path, index=False)
-    elif content is not None:
+    else:
         np.save(path, np.array(content))
     with pytest.raises(ValueError, match=sentence) as error:
         read_vectors(path, **arguments)
     assert "\n" not in str(error.value)
-
-
-def test_labels_that_are_too_large_are_named(tmp_path: Path, x: Any) -> None:
-    np.save(tmp_path / "x.npy", x)
-    large = pd.DataFrame(x.astype(float)).add_prefix("x")
-    large.loc[3, "x3"] = 1e300
-    large.to_csv(tmp_path / "label.csv", index=False)
-    with pytest.raises(ValueError, match=r"column 'x3' of label.csv has 1e\+300 in row 4"):
-        read_vectors(tmp_path / "x.npy", tmp_path / "label.csv")
