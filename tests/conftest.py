@@ -38,7 +38,6 @@ SLOW: tuple[str, ...] = (
     "tests/docs/test_how_to.py::test_losses_of_pyro",
     "tests/examples/",
     "tests/gflownet/test_flows.py::test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k",
-    "tests/gflownet/test_flows.py::test_sampled_flow_becomes_the_exact_one_as_k_grows",
     "tests/gflownet/test_trajectory_balance.py::test_a_learned_log_z_follows",
     "tests/gflownet/test_log_ratios.py::test_an_automatic_guide_over_a_simplex",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",

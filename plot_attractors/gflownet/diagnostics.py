@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
-from scipy.stats import binom, ttest_1samp
+from scipy.stats import binom
 from torch import Tensor
 
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
@@ -144,11 +144,7 @@ def simulation_based_calibration(
       that level;
     - ``p_adjusted`` (latent): p-value of the ranks under uniformity, by the point at which their
       distribution function is least probable, times the number of latents (Bonferroni);
-      ``calibrated``: p_adjusted ≥ 0.05;
-    - ``site_bias``, ``site_spread`` (site): of all elements of a site together, the mean of
-      pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1 where the guide is
-      too narrow. ``site_p_adjusted``: by t-tests of the two over simulations, the lesser p-value
-      times two and the number of sites; NaN for a single simulation.
+      ``calibrated``: p_adjusted ≥ 0.05.
 
     Args:
         model: what it draws is written into the tensors that it observes, for as long as a
@@ -187,7 +183,6 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
         ranks.append(_ranks(one))
     rank = torch.stack(ranks)
     pit = ((rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)).numpy()
-    sites_of = [name for name, value in one.truth.items() for _ in range(value.numel())]
     covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).mean(1)
     return xr.Dataset(
         {
@@ -195,12 +190,10 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
             "coverage": (("level", "latent"), covered),
             "p_adjusted": ("latent", (p := _p_adjusted(rank.numpy(), draws))),
             "calibrated": ("latent", p >= ERROR),
-            **_together(pit, np.array(sites_of)),
         },
         {
             "level": list(LEVELS),
             "latent": one.labels,
-            "site": list(dict.fromkeys(sites_of)),
         },
         {"sampling_seed": seed, "simulations": len(ranks), "draws": draws},
     )
@@ -390,26 +383,6 @@ def _null(n: int, draws: int, simulations: int) -> Array:
         counts = random.multinomial(n, uniform, min(ROWS, simulations - start))
         samples.append(_least_tail(counts.cumsum(1)[:, :-1], tails))
     return np.sort(np.concatenate(samples))
-
-
-def _together(pit: Array, sites: Array) -> dict[str, Any]:
-    """The tests of each site's elements together, of pit (n, latents) and their sites (latents,).
-
-    Under calibration the mean over a simulation's elements of a function of pit has the function's
-    expectation, however elements depend on each other, and simulations are independent.
-    """
-    names = list(dict.fromkeys(sites))
-    means = [pit[:, sites == name].mean(1) - 0.5 for name in names]
-    squares = [12 * ((pit[:, sites == name] - 0.5) ** 2).mean(1) for name in names]
-    p = np.full(len(names), np.nan)
-    if len(pit) > 1:
-        each = ttest_1samp(means, 0, axis=1).pvalue, ttest_1samp(squares, 1, axis=1).pvalue
-        p = np.minimum(1, 2 * np.minimum(*each))
-    return {
-        "site_bias": ("site", np.mean(means, 1)),
-        "site_spread": ("site", np.mean(squares, 1)),
-        "site_p_adjusted": ("site", np.minimum(1, len(names) * p)),
-    }
 
 
 # -- layout

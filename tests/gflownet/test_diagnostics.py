@@ -18,7 +18,7 @@ import xarray as xr
 from pyro import poutine
 from pyro.infer.autoguide import AutoNormal
 from pyro.infer.reparam import LocScaleReparam, TransformReparam
-from scipy.stats import binom, norm
+from scipy.stats import binom
 from torch import Tensor
 
 from plot_attractors.gflownet import (
@@ -27,7 +27,7 @@ from plot_attractors.gflownet import (
     simulation_based_calibration,
     to_datatree,
 )
-from plot_attractors.gflownet.diagnostics import _p_adjusted, _together
+from plot_attractors.gflownet.diagnostics import _p_adjusted
 from plot_attractors.gflownet.programs import sample_sites
 from plot_attractors.gflownet.simulation import simulated
 
@@ -274,51 +274,6 @@ def test_a_p_value_is_that_of_enumeration() -> None:
     exact = (least <= least[:, None] + 1e-12).mean(1)
     result = [_p_adjusted(sample[:, None], 2)[0] for sample in samples]
     np.testing.assert_allclose(result, exact, atol=0.02)
-
-
-def many_model(x: Tensor) -> None:
-    shared = pyro.sample("shared", dist.Normal(0.0, 1.0))
-    with pyro.plate("rows", 100):
-        pyro.sample("z", dist.Normal(0.0, 1.0))
-    pyro.sample("x", dist.Normal(shared, 1.0), obs=x)
-
-
-def many_guide(x: Tensor, scale: float = 1.0, shift: float = 0.0) -> None:
-    pyro.sample("shared", dist.Normal(x / 2, 0.5**0.5))
-    with pyro.plate("rows", 100):
-        pyro.sample("z", dist.Normal(shift, scale))
-
-
-def test_rows_that_are_each_a_little_too_narrow_fail_together() -> None:
-    run = partial(simulation_based_calibration, many_model, draws=49, simulations=100)
-    x = torch.tensor(0.0)
-    narrow = run(partial(many_guide, scale=0.85), x)
-    assert narrow["calibrated"].mean() > 0.5  # row by row it is hardly seen
-    z = narrow.sel(site="z")
-    assert z["site_p_adjusted"] < 1e-6
-    assert z["site_spread"] > 1.1
-    assert narrow.sel(site="shared")["site_p_adjusted"] > 0.05
-    shifted = run(partial(many_guide, shift=0.1), x).sel(site="z")
-    assert shifted["site_p_adjusted"] < 1e-6
-    assert shifted["site_bias"] < -0.02
-    assert (run(many_guide, x)["site_p_adjusted"] > 0.05).all()
-
-
-@pytest.mark.parametrize(("n", "dependence"), [(20, 0.5), (200, 0.0), (200, 1.0)])
-def test_the_level_of_the_test_of_sites(n: int, dependence: float) -> None:
-    """5 % of exact guides fail, however the rows depend on each other; narrow ones all fail."""
-    rng = np.random.default_rng(0)
-
-    def p_value(scale: float = 1.0) -> float:
-        shared = dependence * rng.normal(size=(n, 1))
-        rows = shared + (1 - dependence**2) ** 0.5 * rng.normal(size=(n, 30))
-        return float(
-            _together(norm.cdf(rows / scale), np.array(["z"] * 30))["site_p_adjusted"][1][0]
-        )
-
-    assert 0.02 < np.mean([p_value() < 0.05 for _ in range(600)]) < 0.08
-    if n == 200 and dependence < 1:
-        assert all(p_value(0.7) < 0.05 for _ in range(20))
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyro
@@ -195,28 +196,21 @@ def test_poutine_scale_tempers() -> None:
 
 
 def test_vectorised_and_loop_agree() -> None:
-    # Fixed values through the behaviour policy, nested plates, and events of two dimensions.
-    def model() -> None:
-        with pyro.plate("a", 3, dim=-1):
-            z = pyro.sample("z", dist.Normal(torch.zeros(2, 4), 1.0).to_event(2))
-            with pyro.plate("b", 2, dim=-2):
-                w = pyro.sample("w", dist.Normal(z.sum((-1, -2)), 1.0))
-        total = pyro.deterministic("total", w.sum((-1, -2), keepdim=True), event_dim=0)
-        pyro.factor("f", total)
+    """On fixed values of a behaviour policy, in nested plates, of events of two dimensions."""
+    values = torch.linspace(-1, 1, 24).reshape(3, 2, 4), torch.linspace(-2, 2, 6).reshape(2, 3)
 
-    def guide() -> None:
-        scale = pyro.param("scale", torch.tensor(1.5), constraint=positive)
+    def program(kind: str) -> None:
+        learned = pyro.param("scale", torch.tensor(1.5), constraint=positive)
+        scale = learned if kind == "guide" else 1.0
         with pyro.plate("a", 3, dim=-1):
-            pyro.sample("z", dist.Normal(torch.zeros(2, 4), scale).to_event(2))
+            z: Any = dist.Normal(torch.zeros(2, 4), scale).to_event(2)
+            z = pyro.sample("z", dist.Delta(values[0], event_dim=2) if kind == "fixed" else z)
             with pyro.plate("b", 2, dim=-2):
-                pyro.sample("w", dist.Normal(0.0, scale))
+                mean = z.sum((-1, -2)) if kind == "model" else 0.0
+                w: Any = dist.Normal(mean, scale)
+                pyro.sample("w", dist.Delta(values[1]) if kind == "fixed" else w)
 
-    def fixed() -> None:
-        with pyro.plate("a", 3, dim=-1):
-            pyro.sample("z", dist.Delta(torch.linspace(-1, 1, 24).reshape(3, 2, 4), event_dim=2))
-            with pyro.plate("b", 2, dim=-2):
-                pyro.sample("w", dist.Delta(torch.linspace(-2, 2, 6).reshape(2, 3)))
-
+    model, guide, fixed = (partial(program, kind) for kind in ("model", "guide", "fixed"))
     losses, gradients = [], []
     for vectorize in (True, False):
         loss = TrajectoryBalance(3, log_z=1.0, behaviour=fixed, vectorize_particles=vectorize)
