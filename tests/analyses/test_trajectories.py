@@ -16,7 +16,6 @@ from PIL import Image
 
 from plot_attractors.data.sprites import COLOURS
 from plot_attractors.report import viewer
-from plot_attractors.report.viewer import Bits, Group, Label, SentencePoints, TrajectoryView
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, Untrained, random_decoder, untrained
@@ -62,11 +61,15 @@ def labels_of(view: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained) -> None:
-    view = view_of(oracle)
-    model = oracle.model
+    tables, model = program.measure(oracle, program.Config(**SMALL)), oracle.model
+    view, planes = json.loads(tables[viewer.FILE]), tables["planes.npz"]
     times, n, names = view["times"], len(view["inputs"]), view["sentences"]["names"]
     assert times == [*range(2 * model.steps + 1)]
     points = uint16(view["points"], len(times), n, 2)
+    low, high = np.array(view["axes"]).T
+    panels = np.concatenate([planes["A"], planes["B"]], 1)
+    shown = low + points[: model.steps + 1, : panels.shape[1]] / 65535 * (high - low)
+    np.testing.assert_allclose(shown, panels, atol=1e-3)
     places = uint16(view["sentences"]["points"], len(names), 2)
     read = uint16(view["read"], len(times), n)
     # from the first step on every state is at the embedding of the sentence that is read there
@@ -105,34 +108,6 @@ def test_groups_inputs_and_labels(oracle: Untrained) -> None:
         assert "".join(names[labels[f"branch{d + 1}"][i]] for d in range(data.depth)) == path
     read = uint16(view["read"], len(view["times"]), len(view["inputs"]))
     assert [view["sentences"]["names"][k] for k in read[model.steps]] == labels["sentence"]
-
-
-def test_a_view_keeps_its_numbers() -> None:
-    points = np.array([[[0.0, 5.0]], [[1.0, 5.0]], [[2.0, 5.0]]])
-    view = TrajectoryView(
-        steps=1,
-        times=(0, 1, 2),
-        points=points,
-        shares=(0.6, 0.2),
-        inputs=("</script>",),
-        groups=(Group("all", 0, 1),),
-        labels=(Label("kind", "input", ("a", "b"), np.array([1])),),
-        sentences=SentencePoints(
-            ("A", "∅"), np.array([[4.0, 5.0], [1.0, 5.0]]), np.array([True, False]), None
-        ),
-        read=np.array([[1], [1], [0]]),
-        bits=Bits(np.array([[1, 0, 0, 0, 0, 0, 0, 0, 1]]), np.zeros((3, 1, 9))),
-    )
-    content = json.loads(view.to_json())
-    assert content["axes"] == [[0, 4], [5, 6]]  # an axis without range has one of 1
-    assert uint16(content["points"], 3, 2).tolist() == [[0, 0], [16384, 0], [32768, 0]]
-    assert uint16(content["sentences"]["points"], 2, 2).tolist() == [[65535, 0], [16384, 0]]
-    assert uint16(content["read"], 3).tolist() == [1, 1, 0]
-    assert base64.b64decode(content["bits"]["inputs"]) == b"\x80\x80"
-    assert len(base64.b64decode(content["bits"]["decoded"])) == 6
-    assert content["sentences"]["bits"] is None
-    assert not viewer.is_view('{"format": "another"}')
-    assert not viewer.is_view("nonsense")
 
 
 @pytest.mark.parametrize(("side", "kept"), [(8, 8), (64, 32)])
