@@ -23,11 +23,9 @@ SHORT = {
 PROGRAM = registry.load("inference", "detailed_balance_em")
 PAPER = registry.load("models", "algorithms").PRESETS["paper"]
 MODELS: tuple[dict[str, Any], ...] = (
-    {},
     PAPER,
     {"dynamics.sees": ("time", "context"), "reward.beta": 0.3},
-    {"language.groups": (1,) * 32, "language.max_length": 7},  # too many to list
-    {"steps": 1},
+    {"language.groups": (1,) * 32, "language.max_length": 7, "steps": 1},  # too many to list
 )
 
 
@@ -260,11 +258,3 @@ def test_log_z_and_g_may_learn_faster() -> None:
     rates = {id(p): g["lr"] for g in fit.state["theta"].param_groups for p in g["params"]}
     assert {rates[id(p)] for p in fit.model.flow_correction.parameters()} == {0.01}
     assert {rates[id(p)] for p in fit.model.forward_dynamics.parameters()} == {0.001}
-
-
-# -- settings
-
-
-def test_shares_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
-        build(sleep=0.6, explore=0.6)

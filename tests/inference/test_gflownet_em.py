@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from ..attractors import (
@@ -24,7 +23,7 @@ SHORT = {
     "final_e_updates": 4, "sentences.candidates": 4,
 }  # fmt: skip
 ANNEALED = {"sentences.temperatures": 3}
-WORDS = {"vocabulary": 8}
+WORDS = {"vocabulary": 4}
 
 
 def build(settings: Any = (), model: Any = None, name: str = "hbv", **inference: Any) -> Any:
@@ -43,10 +42,6 @@ CASES = {
     "sequences": lambda: build(
         name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
     ),
-    "inverse temperature": lambda: build({"reward.beta": 0.3}, name="algorithms"),
-    "any order": lambda: build({"readout": "any_order"}),
-    "axes": lambda: of_sprites(**WORDS),
-    "linear encoder": lambda: of_sprites({"token_axes": False}),
     "tokens leave their axes": lambda: of_sprites({"token_axes": False}, **WORDS),
 }
 
@@ -68,27 +63,7 @@ def test_phases() -> None:
 
     cycle = [("e_step", 0, 3), ("m_step", 0, 1), ("policy", 0, 2), ("e_step", 1, 4)]
     assert names(build()) == [("pretrain", 0, 2), ("warm_up", 0, 4), *cycle]
-    assert names(of_sprites(**WORDS))[-5:] == [("tokens", 0, 8), *cycle]
-
-
-def test_each_phase_trains_its_own_parts() -> None:
-    model = tiny()
-    fit = build(model=model, e_updates=1)
-    parts = {
-        "warm_up": ("sentence_policy", {"encoder", "decoder", "sentence_encoder"}),
-        "m_step": ("encoder", {"encoder", "decoder", "sentence_encoder"}),
-        "policy": ("sentence_policy", {"sentence_policy"}),
-    }
-    for phase, (first, all_of_it) in parts.items():
-        run_to(fit, phase)
-        before = {k: v.clone() for k, v in model.state_dict().items()}
-        for _ in range(3 if phase == "warm_up" else 1):
-            fit.step()
-        moved = {
-            k.split(".")[0] for k, v in model.state_dict().items() if not torch.equal(v, before[k])
-        }
-        assert first in moved
-        assert moved <= all_of_it | {"sentence_policy"}
+    assert names(of_sprites(**WORDS))[-5:] == [("tokens", 0, 4), *cycle]
 
 
 def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,13 +83,7 @@ def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPa
 # -- settings
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epsilon": 0.4}, "the bounds from 0.001 to 0.2 exclude"),
-        ({"dynamics.min_sd": 0.05}, "the bounds from 0.05 to 0.2 exclude"),
-    ],
-)
-def test_noise_that_no_state_stays_with_is_refused(settings: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(settings)
+def test_noise_that_no_state_stays_with_is_refused() -> None:
+    for settings in ({"epsilon": 0.4}, {"dynamics.min_sd": 0.05}):
+        with pytest.raises(ValueError, match=r"the bounds from .* to 0.2 exclude"):
+            build(settings)
