@@ -169,7 +169,6 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
     assert [len(column.unique()) for column in train.T] == [7, 3, 6, 31, 31]
 
 
-def test_nothing_held_out_and_unknown_splits(data: ColouredSprites) -> None:
-    assert ColouredSprites(hold_out=False).splits == ("train",)
+def test_unknown_splits(data: ColouredSprites) -> None:
     with pytest.raises(ValueError, match="unknown split 'test': this data set has 'train' and"):
         data.batch(1, "test")

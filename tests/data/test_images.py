@@ -116,7 +116,6 @@ def test_it_is_a_labelled_data_set(tmp_path: Path) -> None:
     assert torch.equal(batch.labels[:, 0], (batch.y >= 3).long())
     without = read_images(array(tmp_path / "x.npy"), side=16)
     assert without.features == ()
-    assert without.feature_values(batch).shape == without.batch(50).labels.shape == (50, 0)
 
 
 def test_features_come_from_a_table(tmp_path: Path) -> None:
