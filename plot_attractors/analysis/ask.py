@@ -43,7 +43,7 @@ def read_inputs(run: Run, what: Any) -> Inputs:
     - a row's name, or its number, from 0; a class of the tree, as LRR, of which an exemplar is
       drawn; features, as "colour=red shape=heart", of which a training input is drawn, without
       its noise where the data know it so;
-    - a row of values, "0, 1, 1"; an array or a list, of one input or of several, as in a file;
+    - an array or a list, of one input or of several, as in a file;
     - a file of the same kind: a table (CSV, Parquet), an array (npy), an image, a folder of images;
     - a `Batch`, as of ``run.data.batch``, which is all that data without `at` and `as_inputs` have.
 
@@ -51,7 +51,7 @@ def read_inputs(run: Run, what: Any) -> Inputs:
     """
     data = run.data
     if isinstance(what, Batch):
-        return Inputs(what.x, _names(data, what.y), what.y, _values_of(data, what))
+        return _members(data, what)
     if isinstance(what, int | np.integer):
         return _numbered(data, int(what))
     if isinstance(what, str | Path):
@@ -70,6 +70,10 @@ def at_random(run: Run, n: int, seed: int) -> Batch:
         torch.manual_seed(seed)
         batch: Batch = run.data.batch(n)
         return batch
+
+
+def _members(data: Any, batch: Batch) -> Inputs:
+    return Inputs(batch.x, _names(data, batch.y), batch.y, _values_of(data, batch))
 
 
 def _given(data: Any, values: Any) -> Inputs:
@@ -108,8 +112,7 @@ def _numbered(data: Any, number: int) -> Inputs:
     count = sum(len(members) for members in data.members.values())
     if not 0 <= number < count:
         raise ValueError(f"there is no row {number}: rows have the numbers 0 to {count - 1}")
-    batch = data.at(torch.tensor([number]))
-    return Inputs(batch.x, _names(data, batch.y), batch.y, _values_of(data, batch))
+    return _members(data, data.at(torch.tensor([number])))
 
 
 def _named(run: Run, text: str) -> Inputs:
@@ -121,19 +124,13 @@ def _named(run: Run, text: str) -> Inputs:
         return _numbered(data, known.index(text))
     if text.lstrip("-").isdigit():
         return _numbered(data, int(text))
-    try:
-        values = [float(part) if part.strip() else math.nan for part in text.split(",")]
-    except ValueError:
-        values = []
-    if values and not path.exists():
-        return _given(data, np.array([values]))
     if "=" in text and not path.exists():
         return _with_features(data, text)
     if path.exists() or path.suffix:
         return _read(run, path)
     raise ValueError(
         f"there is no input {text!r}: {suggestion(text, known)}"
-        "an input is a name, a number, features, values, or a file"
+        "an input is a name, a number, features, or a file"
     )
 
 
@@ -356,11 +353,9 @@ def samples(
     - ``time``: of the response, in steps, NaN where there is none within 2T (`respond`), and
       ``choice`` at this time: the sentence nearest, or the value of a feature (`Choices`);
       ``correct``: whether that is the input's own value, where it is known;
-    - ``bits_right``: of bits, the share that the sentence read at T decodes to as they are;
     - ``log_p``: exact log P(s | x) of the sentence read at T, nats; NaN where it is not known.
     """
     model, parts = sampling.require_attractors(run.model), []
-    bits = sampling.kind_of_inputs(run) == sampling.BITS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         e = model.encode(inputs.x)
@@ -373,11 +368,6 @@ def samples(
                 row["choice"] = [chosen.names[c] if c >= 0 else "" for c in trials.choice.tolist()]
                 own = inputs.values[k, [chosen.column]].nan_to_num(-1)
                 row["correct"] = responses.right(trials.choice[None], own)[0].tolist()
-            if bits:
-                decoded = model.decoder(model.embed(s)).mean > 0.5
-                same = (decoded == (inputs.x[k] > 0.5)).float()
-                same = torch.where(inputs.x[k].isnan(), torch.nan, same)
-                row["bits_right"] = same.nanmean(-1).tolist()
             number, first = sampling.number_rows(model.language.key(s))
             log_p = log_posterior(model, _row(e.distribution, k), s[first])
             row["log_p"] = log_p[number, 0].tolist()

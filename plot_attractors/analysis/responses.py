@@ -85,30 +85,19 @@ def respond(model: AttractorModel, z: Tensor, category: Category | None = None) 
         choice = number_sentences(model, near.s)
     else:
         choice = choices_of(model, near.s, category)
-    return first_passage(near.distance <= radius(model), choice)
+    stays = near.distance <= radius(model)
+    for k in range(1, HOLD + 1):
+        stays[:-k] &= choice[k:] == choice[:-k]
+    stays[-HOLD:] = False  # none of these can have lasted
+    responded, first = stays.any(0), stays.float().argmax(0)
+    chosen = choice.gather(0, first[None])[0]
+    time = torch.where(responded, first.float(), torch.nan)
+    return Responses(torch.where(responded, chosen, -1), time, choice)
 
 
 def radius(model: AttractorModel) -> float:
     """2 ε√d (`noise_radius`), within which a state is at an embedding."""
     return RADIUS * noise_radius(model)
-
-
-def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
-    """Responses (n,) at the first time at which a state is at an embedding, `there` (L + 1, n), and
-    has a choice (L + 1, n) that lasts for `hold` steps more.
-
-    >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
-    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)[:2]
-    (tensor([ 6, -1]), tensor([2., nan]))
-    """
-    stays = there.clone()
-    for k in range(1, hold + 1):
-        stays[:-k] &= choice[k:] == choice[:-k]
-    stays[-hold:] = False  # none of these can have lasted
-    responded, first = stays.any(0), stays.float().argmax(0)
-    chosen = choice.gather(0, first[None])[0]
-    time = torch.where(responded, first.float(), torch.nan)
-    return Responses(torch.where(responded, chosen, -1), time, choice)
 
 
 def choices_of(model: AttractorModel, s: Tensor, category: Category) -> Tensor:

@@ -22,8 +22,8 @@ def ask(
         list[str],
         Argument(
             metavar="INPUT...",
-            help="A row's name or number, from 0; a class of the tree; feature=value ...; a row of "
-            "values with commas between; or a file: table, npy, image, folder of images.",
+            help="A row's name or number, from 0; a class of the tree; feature=value ...; or a "
+            "file: table, npy, image, folder of images.",
         ),
     ],
     draws: Annotated[int, Option(min=1, help="Trajectories of each input.")] = 1000,

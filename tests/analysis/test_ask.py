@@ -65,9 +65,8 @@ def test_whatever_stands_for_a_row(animals: Described, tmp_path: Path) -> None:
     frame = pd.read_csv(SAMPLE)
     frame[frame["animal"] == "wasp"].to_csv(file, index=False)
     np.save(tmp_path / "one.npy", x.numpy())
-    values = ",".join(f"{v:g}" for v in x[0].tolist())
     for what in (
-        "wasp", str(row), row, values, x, x[0], x[0].int().tolist(), x.numpy(),
+        "wasp", str(row), row, x, x[0], x[0].int().tolist(), x.numpy(),
         file, tmp_path / "one.npy",
     ):  # fmt: skip
         assert_close(read_inputs(animals, what).x, x, msg=str(what))
@@ -99,7 +98,7 @@ def test_vectors_are_standardised_as_in_the_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="6 numbers each"):
         read_inputs(run, [1.0, 2.0])
     with pytest.raises(ValueError, match="missing or infinite"):
-        read_inputs(run, "1,2,3,,5,6")
+        read_inputs(run, [1, 2, 3, float("nan"), 5, 6])
 
 
 def test_images_are_brought_to_the_size_of_the_training(tmp_path: Path) -> None:
@@ -128,7 +127,6 @@ def test_an_input_with_features_has_them_to_be_seen() -> None:
     [
         ("wsap", "did you mean 'wasp'"),
         (100_000, "rows have the numbers 0 to 162"),
-        ("0,1,2", "numbers each"),
         ([[0.5] * 31], "0 or 1|numbers each"),
         ("class=fishes", "class is never 'fishes': it is one of"),
         ("size=3", "no feature 'size': there are class"),
@@ -218,5 +216,4 @@ def test_every_draw(tree: Described) -> None:
         value = ("none", "left", "right").index(row["choice"])
         assert row["correct"] == float(value == own[row["input"]])
     assert (table.loc[table["time"].isna(), "choice"] == "").all()
-    assert table["bits_right"].between(0, 1).all()
     assert (table["log_p"] <= 1e-5).all()
