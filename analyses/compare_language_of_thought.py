@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from plot_attractors.analysis import probes, style
-from plot_attractors.analysis.parts import MOST_NAMED, error
+from plot_attractors.analysis.parts import error
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
 from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
@@ -34,7 +34,6 @@ from plot_attractors.measures.divergence import (
 )
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
-from plot_attractors.split_names import split_name
 
 TITLE = "Comparison with a Bayesian language of thought"
 CAPTIONS = {
@@ -50,17 +49,6 @@ CAPTIONS = {
         "sentences that is at most so far. Dashed: sentences whose levels were dealt anew among "
         "sentences, which mean nothing together. Only a solid line far to the left shows "
         "expressions in other tokens."
-    ),
-    "held_out": (
-        "Learned sentences beside grammars, for inputs of held-out classes, which the grammars "
-        "and those who hear them know, and the model and its listener have never seen. Panels as "
-        "for training inputs."
-    ),
-    "table": (
-        "Learned sentences of a table beside conjunctions of its columns, whose use is exact "
-        "Bayesian inference. Both answer an input with a probability of 1 for each column. Above: "
-        "how far the answers are apart, for each column, and below how far sentences are from the "
-        "nearest conjunction, as for a tree: Jensen-Shannon divergences, bits, means over columns."
     ),
 }
 
@@ -407,51 +395,33 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
 LOOKS = {  # colours and markers
     NODE: ("black", "D"), PATHS: (style.ORANGE, "o"), "leaf paths": (style.GREEN, "^"),
-    "slots": (style.PURPLE, "s"), TABLE: (style.BLUE, "o"),
+    "slots": (style.PURPLE, "s"),
 }  # fmt: skip
 
 
 def draw(tables: dict[str, Any]) -> dict[str, Figure]:
-    """A figure for each split of a tree, ``compare`` for training inputs; ``table``, of training
-    rows.
-    """
-    summary, translations = tables["summary.csv"], tables["translations.csv"]
-    summary = summary[summary["measure"] == "js"]
-    parts = dict(list(summary.groupby("split", sort=False)))
-    if (summary["baseline"] == TABLE).any():
-        whole, columns = (parts["train"][(parts["train"]["feature"] == ALL) == k] for k in (1, 0))
-        mean = f"{whole['value'].item():.3f}, another input {whole['shuffled'].item():.3f}"
-        worst = columns.sort_values("value", ascending=False, kind="stable")[:MOST_NAMED]
-        return {"table": _draw(worst, translations, f"(mean {mean} bits)", TABLE)}
-    return {
-        "compare" if split == "train" else str(split): _draw(
-            part, translations[translations["split"] == split], split_name(str(split)), PATHS
-        )
-        for split, part in parts.items()
-    }
-
-
-def _draw(summary: pd.DataFrame, translations: pd.DataFrame, of: str, controlled: str) -> Figure:
+    """Training inputs of a tree; nothing of a table."""
+    parts = (tables[name] for name in ("summary.csv", "translations.csv"))
+    rows, translations = (table[table["split"] == "train"] for table in parts)
+    if (rows["baseline"] == TABLE).any():
+        return {}
     figure, (above, below) = panels(2, columns=1, size=(11, 4.2))
-    _draw_divergence(above, summary, list(summary["feature"].unique()))
-    above.set_title(f"How far apart the answers are, {of}")
-    if controlled == TABLE:
-        above.tick_params("x", rotation=90, labelsize=7)
-    _draw_residuals(below, translations, controlled)
-    return figure
+    _draw_divergence(above, rows[rows["measure"] == "js"])
+    _draw_residuals(below, translations)
+    return {"compare": figure}
 
 
-def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> None:
+def _draw_divergence(axes: Axes, rows: pd.DataFrame) -> None:
+    features = list(rows["feature"].unique())
     x = np.arange(len(features))
     learned, between = rows[rows["source"] == LEARNED], rows[rows["source"] != LEARNED]
     shown = [name for name in LOOKS if (learned["baseline"] == name).any()]
     learned = learned.set_index("feature")
     tables = {name: learned[learned["baseline"] == name].loc[features] for name in shown}
-    if len(between):
-        ranges = between.groupby("feature")["value"]
-        low, high = ranges.min().loc[features], ranges.max().loc[features]
-        look: dict[str, Any] = {"color": style.LIGHT_BLUE, "alpha": 0.25}
-        axes.bar(x, high - low, 0.8, low, label="between grammars", **look)
+    ranges = between.groupby("feature")["value"]
+    low, high = ranges.min().loc[features], ranges.max().loc[features]
+    look: dict[str, Any] = {"color": style.LIGHT_BLUE, "alpha": 0.25}
+    axes.bar(x, high - low, 0.8, low, label="between grammars", **look)
     floor = np.max([table["floor"] for table in tables.values()], axis=0)
     axes.bar(x, floor, 0.8, color=style.GREY, alpha=0.6, label="finite draws")
     shuffled = np.mean([table["shuffled"] for table in tables.values()], axis=0)
@@ -460,17 +430,18 @@ def _draw_divergence(axes: Axes, rows: pd.DataFrame, features: list[str]) -> Non
         at = x + 0.16 * (k - (len(shown) - 1) / 2)
         look = {"color": LOOKS[name][0], "marker": LOOKS[name][1], "linestyle": "none"}
         axes.errorbar(at, table["value"], error(table), label=f"model and {name}", **look)
-    axes.set_xticks(x, [style.plain(str(name)) for name in features])
+    axes.set_xticks(x, features)
     axes.set(ylabel="Jensen-Shannon divergence, bits", ylim=(0, None))
+    axes.set_title("How far apart the answers are")
     axes.legend(fontsize=8, ncols=2)
 
 
-def _draw_residuals(axes: Axes, table: pd.DataFrame, controlled: str) -> None:
+def _draw_residuals(axes: Axes, table: pd.DataFrame) -> None:
     for name, rows in table.groupby("baseline", sort=False):
         look: dict[str, Any] = {"color": LOOKS[str(name)][0], "label": str(name)}
         _draw_share(axes, rows["residual"], rows["usage"], linewidth=1.8, **look)
-    rows = table[table["baseline"] == controlled]
-    look = {"color": LOOKS[controlled][0], "label": f"{controlled}, dealt anew"}
+    rows = table[table["baseline"] == PATHS]
+    look = {"color": LOOKS[PATHS][0], "label": f"{PATHS}, dealt anew"}
     _draw_share(axes, rows["scrambled"], rows["usage"], linewidth=1.2, linestyle="--", **look)
     axes.legend(loc="lower right", fontsize=8)
     axes.set_xscale("symlog", linthresh=0.05)

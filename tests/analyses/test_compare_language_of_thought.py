@@ -170,9 +170,8 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     assert (result["residual"] < 0.05).all()
     whole = tables["summary.csv"].set_index("feature").loc["all"]
     assert whole["floor"] < whole["value"] < whole["shuffled"]
-    figures = compare_language_of_thought.draw(tables)
-    ticks = [t.get_text() for t in figures["table"].axes[0].get_xticklabels()]
-    assert {*ticks} == {"milk", "fins", "legs", "eggs"}
+    assert {*tables["summary.csv"]["feature"]} == {"all", "milk", "fins", "legs", "eggs"}
+    assert not compare_language_of_thought.draw(tables)
 
 
 def test_a_disjunction_is_found_where_conjunctions_are_far(table: Any) -> None:
