@@ -1,4 +1,4 @@
-"""The data: a tree, its prototypes and exemplars; of other data some inputs with their labels."""
+"""The data: a tree, its prototypes and exemplars; splits of other data, and some images."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.parts import dot, name_columns, whole_numbers
+from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.shape import Needs
 from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain
-from plot_attractors.data import HierarchicalBinaryVectors, is_real
+from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Members
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
@@ -34,11 +35,7 @@ CAPTIONS = {
         "(B). (D) Pearson correlation of the bits over exemplars of the training classes, the "
         "diagonal left out. (E) The probability that each bit of a class's exemplars is 1."
     ),
-    "inputs": (
-        "Inputs of every split, drawn at random, with their labels: images, or vectors, one a row. "
-        "Of bits black is 0 and white is 1; of real-valued columns, which are standardised, red is "
-        "above and blue below the mean."
-    ),
+    "inputs": ("Images of every split, drawn at random, with their labels."),
 }
 
 
@@ -86,18 +83,17 @@ def of_tree(data: HierarchicalBinaryVectors, exemplars: int) -> dict[str, Any]:
 
 
 def of_inputs(data: Any) -> dict[str, Any]:
-    """Splits, and some inputs of each."""
+    """Splits, and some images of each."""
     members = list(data.members.values())
     count = [len(rows) for rows in members]
     weights = torch.ones(sum(count)) if data.weights is None else data.weights
     share = [float(weights[rows].sum() / weights.sum()) for rows in members]
-    arrays = {"columns": np.array(getattr(data, "columns", ()), dtype=str)}
-    arrays["real"] = np.array(is_real(data))
-    for split in data.splits:
+    summary = pd.DataFrame({"split": data.splits, "members": count, "share": share})
+    arrays: dict[str, Any] = {}
+    for split in data.splits if len(data.input_shape) == 3 else ():
         batch = data.batch(SHOWN[split != "train"], split)
         arrays |= {split: batch.x.numpy(), f"{split} labels": sampling.labels_of(data, batch)}
-    summary = {"split": data.splits, "members": count, "share": share}
-    return {"summary.csv": pd.DataFrame(summary), "inputs.npz": arrays}
+    return {"summary.csv": summary} | ({"inputs.npz": arrays} if arrays else {})
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -121,10 +117,12 @@ SHADE_NAMES = ("both 0", "only prototype 1", "only exemplar 1", "both 1")
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``data`` of a tree, ``inputs`` of other data."""
+    """Figure ``data`` of a tree, ``inputs`` of images."""
     if "data.npz" in tables:
         return {"data": _plot_tree(tables["summary.csv"], tables["data.npz"])}
-    return {"inputs": _plot_inputs(tables["summary.csv"], tables["inputs.npz"])}
+    if "inputs.npz" in tables:
+        return {"inputs": _plot_images(tables["summary.csv"], tables["inputs.npz"])}
+    return {}
 
 
 def _plot_tree(classes: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
@@ -195,6 +193,12 @@ def _draw_tree(
     axes.legend(handles=handles, loc="upper right", fontsize=10)
 
 
+def whole_numbers(axes: Axes) -> None:
+    """Ticks at whole numbers of both axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+
+
 def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
     """Label the rows of an image by depth, where there is room, and mark held-out ones on its left
     edge.
@@ -214,41 +218,23 @@ def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
 
 
 ACROSS = 12  # images in a row
-ROW = 0.2  # inches, of a vector
 
 
-def _plot_inputs(splits: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A part of the figure for each split, its inputs with their labels."""
-    images = arrays["train"].ndim == 4
-    rows = [len(arrays[split]) for split in splits["split"]]
-    heights = [0.5 + 1.25 * -(-n // ACROSS) if images else 1.8 + ROW * n for n in rows]
+def _plot_images(splits: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
+    """A part of the figure for each split, its images with their labels."""
+    rows = [-(-len(arrays[split]) // ACROSS) for split in splits["split"]]
+    heights = [0.5 + 1.25 * n for n in rows]
     figure = Figure(figsize=(12, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for part, split, members in zip(parts, splits["split"], splits["members"], strict=True):
+    for part, n, (split, members) in zip(
+        parts, rows, splits[["split", "members"]].to_numpy(), strict=True
+    ):
         part.suptitle(f"{split_name(split).capitalize()} ({members:,})", x=0.01, ha="left")
-        draw = _draw_images if images else _draw_vectors
-        draw(part, arrays[split], arrays[f"{split} labels"], arrays)
+        grid = part.subplots(n, ACROSS, squeeze=False).flatten()
+        for axes, image, label in zip(grid, arrays[split], arrays[f"{split} labels"], strict=False):
+            pixels = np.broadcast_to(image.clip(0, 1), (3, *image.shape[1:]))
+            axes.imshow(np.moveaxis(pixels, 0, -1), interpolation="nearest")
+            axes.set_title("\n".join(plain(line, 14) for line in label.split("\n")), fontsize=7)
+        for axes in grid:
+            axes.set_axis_off()
     return figure
-
-
-def _draw_images(part: SubFigure, x: np.ndarray, labels: np.ndarray, _: Any) -> None:
-    grid = list(part.subplots(-(-len(x) // ACROSS), ACROSS, squeeze=False).flatten())
-    for axes, image, label in zip(grid, x, labels, strict=False):
-        pixels = np.broadcast_to(image.clip(0, 1), (3, *image.shape[1:]))
-        axes.imshow(np.moveaxis(pixels, 0, -1), interpolation="nearest")
-        axes.set_title("\n".join(plain(line, 14) for line in label.split("\n")), fontsize=7)
-    for axes in grid:
-        axes.set_axis_off()
-
-
-def _draw_vectors(
-    part: SubFigure, x: np.ndarray, labels: np.ndarray, arrays: Mapping[str, np.ndarray]
-) -> None:
-    axes = part.add_subplot()
-    real: Any = {"cmap": "RdBu_r", "vmin": -2, "vmax": 2}  # standard deviations
-    look = real if arrays["real"] else {"cmap": "gray"}
-    axes.imshow(x, aspect="auto", interpolation="nearest", **look)
-    names = [plain(label.replace("\n", ", ")) for label in labels]
-    axes.set_yticks(range(len(x)), names, fontsize=7)
-    if not name_columns(axes, list(arrays["columns"])):
-        axes.set_xlabel("column")

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.parts import note, steps_name
+from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
 from plot_attractors.analysis.shape import Needs, by_split, panels
 from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
@@ -243,6 +243,12 @@ LOOKS: dict[str, dict[str, Any]] = {
     },
     "Geometric(½)": {"color": ORANGE, "linewidth": 1.8, "linestyle": "--"},
 }  # fmt: skip
+
+
+def steps_name(steps: int, table: pd.DataFrame) -> str:
+    """``2T = 40 steps``, T being the least number of steps in the table."""
+    times = round(steps / max(int(table["steps"].min()), 1))
+    return f"{times if times > 1 else ''}T = {steps} steps"
 
 
 def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:

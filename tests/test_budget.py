@@ -24,7 +24,7 @@ LINES = {
     "plot_attractors/language_of_thought/": 1683,
     "plot_attractors/data/": 1449,
     "plot_attractors/measures/": 1708,
-    "plot_attractors/analysis/": 1646,
+    "plot_attractors/analysis/": 1619,
     "plot_attractors/baselines/": 691,
     "plot_attractors/runs/": 2279,
     "plot_attractors/report/": 1791,
@@ -34,11 +34,11 @@ LINES = {
     "models/": 639,
     "inference/": 744,
     "datasets/": 150,
-    "analyses/": 4842,
+    "analyses/": 4834,
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 16539,
+    "tests/": 16526,
 }
 WORDS = 41042  # of pages
 SLACK_OF_WORDS = 1000

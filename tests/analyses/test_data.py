@@ -1,4 +1,4 @@
-"""The data figure: a tree counted by hand; inputs of other data with their labels."""
+"""The data figure: a tree counted by hand; images with their labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib.figure import Figure
 
 from plot_attractors.data import (
@@ -16,7 +15,6 @@ from plot_attractors.data import (
     HierarchicalBinaryVectors,
     read_images,
     read_table,
-    read_vectors,
 )
 from plot_attractors.runs import registry
 from tests.small import Untrained
@@ -65,24 +63,13 @@ def test_of_sprites() -> None:
     assert titles(figure)[-1] == "magenta\nellipse"
 
 
-@pytest.mark.parametrize("read", [read_table, read_vectors])
-def test_of_rows_and_images(tmp_path: Path, read: Any) -> None:
-    frame = pd.DataFrame(np.arange(180).reshape(60, 3) * 7919 % 13 < 5, columns=list("abc"))
-    frame = frame.astype(int).assign(word=[f"w{k}" for k in range(60)], kind="noun", out=0)
-    frame.loc[40:, "out"], frame.loc[0, "kind"] = 1, ""
+def test_of_rows_and_images(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [0, 1] * 30, "b": 1, "out": [0] * 40 + [1] * 20})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    data = read(tmp_path / "t.csv", labels=("kind",), names="word", held_out="out")
-    tables, figure = drawn(data, "inputs")
-    summary = tables["summary.csv"]
+    run: Any = Untrained(None, read_table(tmp_path / "t.csv", held_out="out"))
+    (summary,) = analysis.measure(run, analysis.Config()).values()
     assert summary["members"].tolist() == [40, 20]
     assert summary["share"].tolist() == pytest.approx([2 / 3, 1 / 3])
-    for axes, split in zip(figure.axes, data.splits, strict=True):
-        x, labels = (tables["inputs.npz"][f"{split}{part}"] for part in ("", " labels"))
-        rows = [int(label.split("\n")[0][1:]) for label in labels]
-        np.testing.assert_array_equal(x, data.rows(torch.tensor(rows)).numpy())
-        shown = [tick.get_text() for tick in axes.get_yticklabels()]
-        assert shown == [f"w{k}, noun" if k else "w0" for k in rows]
-        assert [tick.get_text() for tick in axes.get_xticklabels()] == list("abc")
 
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((40, 16, 16)))
     _, figure = drawn(read_images(tmp_path / "x.npy", side=16), "inputs")
