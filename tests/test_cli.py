@@ -50,23 +50,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_fit_changes_settings_and_prints_plain_lines(run: Path) -> None:
+def test_fit_changes_settings_and_prints_plain_lines(run: Path, tmp_path: Path) -> None:
     config = Run(run).config
     assert config["inference"]["replay"]["updates"] == 3
     assert (config["data"]["columns"], config["run"]["log_every"]) == (2, 3)
     again = call(*FIT, "--out", run)
     assert again.exit_code == 0
     assert "finished (30 updates)" in again.stderr
-
-
-def test_lines_of_a_fit_without_a_terminal(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    result = call("fit", MODEL, "--preset", "smoke", "--out", run, "--seed", "3", "--resume")
+    other = tmp_path / "other"
+    result = call("fit", MODEL, "--preset", "smoke", "--out", other, "--seed", "3", "--resume")
     *_, last, ready = result.stdout.splitlines()
-    assert re.match(
-        r"100%  replay 0  11/11  replay_loss \S+  sampled \S+  \S+ minutes in all$", last
-    )
-    assert ready == f"{run} is ready: plot-attractors analyze {run}"
+    line = r"100%  replay 0  11/11  replay_loss \S+  sampled \S+  \S+ minutes in all$"
+    assert re.match(line, last)
+    assert ready == f"{other} is ready: plot-attractors analyze {other}"
     assert "\x1b" not in result.stdout
 
 

@@ -125,10 +125,6 @@ def test_rows_are_means_over_windows_that_end_with_their_phase(whole: Path, tmp_
     assert_equal(checkpoint(whole)["inference"], checkpoint(often)["inference"])
 
 
-def test_seeds_repeat(whole: Path, tmp_path: Path) -> None:
-    assert_same_run(whole, train(tmp_path / "again"))
-
-
 def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     path = train(tmp_path / "run")
@@ -287,22 +283,12 @@ def test_a_run_gives_its_model_data_and_settings(whole: Path) -> None:
         Run(whole / "nothing")
 
 
-def test_an_inference_program_has_presets_for_a_kind_of_data(tmp_path: Path) -> None:
-    run = Run(train(tmp_path / "run", preset="demo"))
-    assert (run.config["data"]["columns"], run.config["inference"]["replay"]["updates"]) == (2, 2)
-    copy = tmp_path / "copy.py"
-    copy.write_text(MODEL.read_text())
-    engine, data = TOYS / "toy_inference.py", TOYS / "toy_data.py"
-    run = Run(fit(copy, engine, data=data, preset="demo", out=tmp_path / "copy"))
-    assert run.config["inference"]["replay"]["updates"] == 2
-    assert run.inference_name == str(TOYS / "toy_inference.py")  # and not the one beside it
-
-
 def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    path = fit(MODEL, preset="smoke", seed=4)
-    assert path == Path("runs/toy_model-toy_data-toy_inference-smoke-4")
-    assert (tmp_path / path / "checkpoint.pt").is_file()
+    path = fit(MODEL, preset="demo", seed=4)
+    assert path == Path("runs/toy_model-toy_data-toy_inference-demo-4")
+    config = Run(tmp_path / path).config  # the inference program has presets for the kind of data
+    assert (config["data"]["columns"], config["inference"]["replay"]["updates"]) == (2, 2)
 
 
 def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from typing import Any, Literal, get_args
 
 import pytest
 import tomlkit
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
@@ -24,7 +22,6 @@ from plot_attractors.runs.settings import (
     presets_of,
     resolve,
     to_table,
-    wanted,
 )
 
 
@@ -67,11 +64,9 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
 @pytest.mark.parametrize(
     ("text", "annotation", "value"),
     [
-        ("4", int, 4),
         ("1e4", int, 10000),
         ("1e-3", float, 0.001),
         ("no", bool, False),
-        ("TRUE", bool, True),
         ("ordered", Literal["bag", "ordered"], "ordered"),
         ("2", Literal[1, 2], 2),
         ("a, b,", tuple[str, ...], ("a", "b")),
@@ -79,7 +74,6 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
         ("4,5", tuple[int, int], (4, 5)),
         ("none", float | None, None),
         ("7", int | str, 7),
-        ("seven", int | str, "seven"),
         ("hbv", Literal["hbv"] | Path | None, "hbv"),
         ("/hbv", Literal["hbv"] | Path | None, Path("/hbv")),
     ],
@@ -95,7 +89,6 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
     [
         ("x", int, "a whole number"),
         ("1.5", int, "a whole number"),
-        ("inf", int, "a whole number"),
         ("1e999999999", int, "a whole number"),
         (True, int, "a whole number"),
         ("nan", float, "a number"),
@@ -170,19 +163,13 @@ def test_mistakes_of_programs_and_of_pairs_are_refused() -> None:
         parse(["depth"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.builds(
-        Model,
-        depth=st.integers(-(10**9), 10**9),
-        noise=st.floats(allow_nan=False),
-        bias=st.booleans(),
-        kind=st.sampled_from(["bag", "ordered"]),
-        labels=st.lists(st.text(max_size=5)).map(tuple),
-        sizes=st.tuples(st.integers(0, 9), st.integers(0, 9)),
-        clip=st.none() | st.floats(allow_nan=False),
-        name=st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    )
+@pytest.mark.parametrize(
+    "config",
+    [
+        Model(),
+        Model(-9, math.inf, False, "ordered", ("a", " b", ""), (0, 9), 1e-300, "none"),
+        Model(10**9, -0.1, labels=("=",), clip=-math.inf, name='\\ "ä\n'),
+    ],
 )
 def test_a_config_survives_its_file(config: Model) -> None:
     inference = Inference(sleep=Sleep(walk=config.noise))
@@ -226,13 +213,3 @@ def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str
             with pytest.raises(ValueError, match=rf"setting '{field}' takes .* {within}") as result:
                 from_table(config, {field: text})
             assert "\n" not in str(result.value)
-
-
-def test_settings_say_what_they_mean() -> None:
-    of = fields(registry.load("models", "attractor").Config)
-    assert wanted(of["latent"].type) == "a whole number from 1 to 16,384"
-    assert (of["latent"].meaning, of["latent"].default) == ("dimensions d of the latent space", 8)
-    assert of["units"].meaning.startswith("of encoder, decoder")
-    assert (of["language.groups"].default, of["reward.beta"].default) == ((), 1.0)
-    of = fields(registry.load("inference", "wake_sleep_em").Config)
-    assert of["vocabulary"].meaning.startswith("updates of tokens alone")
