@@ -26,8 +26,8 @@ LINES = {
     "plot_attractors/measures/": 1708,
     "plot_attractors/analysis/": 1619,
     "plot_attractors/baselines/": 691,
-    "plot_attractors/runs/": 2279,
-    "plot_attractors/report/": 1791,
+    "plot_attractors/runs/": 2266,
+    "plot_attractors/report/": 1790,
     "plot_attractors/paper/": 597,
     "plot_attractors/cli/": 696,
     "plot_attractors/": 234,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 16448,
+    "tests/": 16447,
 }
 WORDS = 41042  # of pages
 SLACK_OF_WORDS = 1000

@@ -130,7 +130,7 @@ def compare(
     """Show the settings in which runs differ beside the metrics of their analyses."""
     from plot_attractors.runs import compare as comparison
 
-    table = comparison.compare(run, topic)  # type: ignore[arg-type]
+    table = comparison.compare(run, topic)
     if out is None:
         say(markdown(table).rstrip())
     elif out.suffix == ".csv":

@@ -17,7 +17,6 @@ from plot_attractors.runs.variants import (
     Variant,
     all_runs,
     differing,
-    fitted_name,
     group,
     labels,
     name_of,
@@ -62,7 +61,7 @@ def _page(variants: Variants) -> Page:
     found = {run.path: findings.numbers(run) for run in runs}
     numbers = {path: of_run for path, (of_run, _) in found.items()}
     count = "a run" if len(runs) == 1 else f"{len(runs)} runs"
-    title = f"{fitted_name(runs[0])}: {count}"
+    title = f"{name_of(runs[0].program_name)} of {name_of(runs[0].data_name)}: {count}"
     if len(variants) > 1:
         title = f"{count} of {len(variants)} variants"
     return Page(

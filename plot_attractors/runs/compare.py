@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 
@@ -16,15 +16,14 @@ from plot_attractors.runs.numbers import kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import as_text
 from plot_attractors.runs.variants import all_runs, differing, group, labels, settings_of
 
-__all__ = ["TOPICS", "Topic", "compare"]
+__all__ = ["TOPICS", "compare"]
 
 logger = logging.getLogger("plot_attractors")
 
-Topic = Literal["dynamics", "language"]
-TOPICS: tuple[Topic, ...] = get_args(Topic)
+TOPICS = "dynamics", "language"
 
 
-def compare(paths: str | Path | Iterable[str | Path], topic: Topic = "dynamics") -> pd.DataFrame:
+def compare(paths: str | Path | Iterable[str | Path], topic: str = "dynamics") -> pd.DataFrame:
     """One row a run, and two more, mean and standard deviation, for every set of runs that differ
     in the seed only.
 

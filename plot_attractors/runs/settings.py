@@ -140,8 +140,6 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
     for name in values:
         if name in known:
             continue
-        if members := [other for other in known if other.startswith(f"{name}.")]:
-            raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
         raise ValueError(
             f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
         )
@@ -284,10 +282,7 @@ def _text(value: Any) -> str:
     return value
 
 
-_TRUTH = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
+_TRUTH = {"true": True, "false": False}
 _PLAIN: dict[Any, Callable[[Any], Any]] = {
     bool: lambda value: _TRUTH[str(value).lower()],
     int: _whole,

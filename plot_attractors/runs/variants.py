@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plot_attractors.runs import Run, store
-from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import as_text, flatten
 
 __all__ = [
-    "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
+    "Variant", "all_runs", "differing", "group", "labels", "name_of", "settings_of",
 ]  # fmt: skip
 
 PROGRAMS = "program", "data", "inference"
@@ -35,12 +34,6 @@ class Variant(NamedTuple):
 def name_of(program: str) -> str:
     """A program's name, also of a user's own file."""
     return Path(program).stem if program.endswith(".py") else program
-
-
-def fitted_name(run: Run) -> str:
-    """The data set of the attractor model, or the name of another model."""
-    program = name_of(run.program_name)
-    return name_of(run.data_name) if program == ATTRACTOR else program
 
 
 def settings_of(run: Run) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert "receiver_accuracy" not in shown  # of which nothing is known
     assert "| −∞ |" in shown
     with pytest.raises(ValueError, match=r"is dynamics or language, not 'sound'"):
-        compare(run, topic="sound")  # type: ignore[arg-type]
+        compare(run, topic="sound")
 
 
 def test_only_settings_that_differ_are_shown(tmp_path: Path) -> None:
