@@ -28,14 +28,10 @@ def robust_loss(
 ) -> Tensor:
     """r², or Huber's loss scaled to r² near 0: 2·huber_δ(r), linear beyond δ nats; elementwise.
 
-    Raises ValueError for another kind, or δ that is not above 0.
+    Raises ValueError for another kind.
     """
     if kind not in ("squared", "huber"):
         raise ValueError(f"loss must be 'squared' or 'huber', not {kind!r}.")
-    if not delta > 0:
-        raise ValueError(
-            f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
-        )
     if kind == "squared":
         return residual.square()
     return 2 * huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=delta)

@@ -160,11 +160,10 @@ def simulation_based_calibration(
         simulations, draws: n and L. L = 99 makes fractions of hundredths.
         seed: of torch's generator; the caller's random state is left alone.
 
-    Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
-    without observed sites, one that observes values of another shape than it draws, one with
-    `pyro.factor`, `poutine.scale` or masked latents, which cannot be simulated, one that does not
-    score what it draws as when it drew it, one whose latent sites differ between runs, and sites
-    that model and guide do not share.
+    Raises ValueError: both or none of `guide` and `fit`, a model without observed sites, one that
+    observes values of another shape than it draws, one with `pyro.factor`, `poutine.scale` or
+    masked latents, which cannot be simulated, one that does not score what it draws as when it drew
+    it, one whose latent sites differ between runs, and sites that model and guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
     calibration"; the p-value, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
@@ -253,8 +252,6 @@ def replicates(
     draws: int,
 ) -> Iterator[Replicate]:
     """The simulations of `simulation_based_calibration`, one after the other."""
-    if simulations < 1:
-        raise ValueError(f"simulations must be a positive whole number, not {simulations!r}.")
     if (guide is None) == (fit is None):
         raise ValueError(
             "Give either an amortised guide, or guide=None and a fit that returns a guide for each "

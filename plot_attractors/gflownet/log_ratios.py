@@ -152,9 +152,6 @@ class LogRatioLoss(ELBO):
         model_gradient: Literal["wake", "objective"] = "wake",
         **options: Any,
     ) -> None:
-        if num_particles < 1:
-            name = type(self).__name__
-            raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
         if model_gradient not in ("wake", "objective"):
             raise ValueError(
                 f"model_gradient must be 'wake' or 'objective', not {model_gradient!r}."
@@ -165,7 +162,7 @@ class LogRatioLoss(ELBO):
         self._asked = vectorize_particles and num_particles > 1
         self.vectorize_particles = self._asked
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
-        self._function = objective
+        self._function: Any = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
         self.replay = replay
@@ -176,8 +173,6 @@ class LogRatioLoss(ELBO):
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
-        if self._function is None:
-            raise ValueError("A loss needs its objective: LogRatioLoss(K, objective).")
         return self._function(ratios)
 
     @torch.no_grad()

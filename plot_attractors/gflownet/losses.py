@@ -81,8 +81,6 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         **options: Any,
     ) -> None:
         nn.Module.__init__(self)
-        if not log_z_scale > 0:
-            raise ValueError(f"log_z_scale must be positive, not {log_z_scale}.")
         LogRatioLoss.__init__(self, num_particles, **options)
         self._penalty = penalty(loss, delta)
         if log_z is None and self.batch_plate is not None:

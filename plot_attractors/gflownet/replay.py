@@ -66,8 +66,6 @@ class ReplayBuffer:
 
     def add(self, /, **rows: Tensor) -> None:
         """Appends rows; must name the same tensors every time."""
-        if self.entries and rows.keys() != self.entries.keys():
-            raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
         old = self.entries or {name: new[:0] for name, new in rows.items()}
         self.entries = {
             name: torch.cat([old[name], new]).detach()[-self.capacity :]
@@ -80,8 +78,6 @@ class ReplayBuffer:
 
     def draw(self, n: int) -> dict[str, Tensor]:
         """n entries with replacement."""
-        if not len(self):
-            raise ValueError("The replay buffer is empty: add to it before drawing from it.")
         if self.weights is None:
             index = torch.randint(len(self), (n,))
         else:
@@ -115,8 +111,6 @@ class Replay:
     """
 
     def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
-        if not 0 <= share <= 1:
-            raise ValueError(f"Replay needs a share between 0 and 1, not {share}.")
         self.share, self.buffer = share, ReplayBuffer(capacity, weights=None)
 
     def __call__(self, drawn: LogRatios, fill: bool) -> Values:

@@ -152,19 +152,6 @@ def test_the_level_of_the_test_of_moments() -> None:
     assert share == pytest.approx(0.05, abs=0.06)
 
 
-def test_a_total_variation_is_at_most_one() -> None:
-    """Far too narrow a guide: smoothed weights have a smaller mean than they have."""
-
-    def model() -> None:
-        pyro.sample("z", dist.Normal(torch.zeros(3), 1.0).to_event(1))
-
-    def guide() -> None:
-        pyro.sample("z", dist.Normal(torch.zeros(3), 0.15).to_event(1))
-
-    distance = [diagnose(model, guide, draws=100, seed=k).bounds["value"] for k in range(5)]
-    assert max(float(of["total variation"]) for of in distance) == 1
-
-
 @pytest.mark.parametrize(
     ("true", "drawn"),
     [
@@ -253,15 +240,6 @@ def common_guide(x: Tensor, wrong: float = 0.0) -> None:
 ROWS = torch.tensor([0.5, 1.0, -0.3, 2.0])
 
 
-def factored(x: Tensor) -> None:
-    z = pyro.sample("z", dist.Normal(0.0, 1.0))
-    pyro.factor("x", 0.5 * dist.Normal(z, 1.0).log_prob(x))
-
-
-def fixed_guide(x: Tensor) -> None:
-    pyro.sample("z", dist.Normal(1 / 3, (2 / 3) ** 0.5))
-
-
 def masked_latent(x: Tensor) -> None:
     with pyro.poutine.mask(mask=False):
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
@@ -282,16 +260,10 @@ def no_arguments() -> None:
     pyro.sample("z", dist.Normal(0.75, 0.5**0.5))
 
 
-def of_y_alone(y: Tensor) -> None:
-    line_guide(Y)
-
-
 @pytest.mark.parametrize(
     ("programs", "simulations", "says"),
     [
         ((common, common_guide, ROWS), 60, "draws 'm' the same whatever the data: give fit="),
-        ((factored, fixed_guide, X), 5, "simulation needs a model of pyro.sample alone"),
-        ((line, of_y_alone, Y), 5, "draws the same whatever the data"),
         ((line, AutoNormal(line), Y), 5, "whatever the data are: give fit="),
         ((masked_latent, masked_guide, X), 5, "masks latent sites, which have no truth"),
         ((held, no_arguments), 5, "takes 0 positional arguments but 1 was given"),
@@ -307,14 +279,16 @@ def test_what_simulated_data_cannot_tell(programs: Any, simulations: int, says: 
 
 
 def test_a_verdict_says_which_data_failed() -> None:
-    wrong = diagnose(common, partial(common_guide, wrong=1.0), ROWS, simulations=60).verdict
+    wrong = diagnose(
+        common, partial(common_guide, wrong=1.0), ROWS, simulations=60, draws=400
+    ).verdict
     assert wrong.startswith("The guide is not the posterior of these data. total variation")
     assert "simulates" not in wrong
 
     def of_these_alone(y: Tensor) -> None:
         line_guide(y, "exact" if torch.equal(y, Y) else "too narrow")
 
-    other = diagnose(line, of_these_alone, Y.clone(), simulations=60).verdict
+    other = diagnose(line, of_these_alone, Y.clone(), simulations=60, draws=400).verdict
     assert other.startswith("The guide is not the posterior of data that the model simulates. ")
 
 

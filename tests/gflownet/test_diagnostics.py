@@ -17,7 +17,7 @@ import torch
 import xarray as xr
 from pyro import poutine
 from pyro.infer.autoguide import AutoNormal
-from pyro.infer.reparam import LocScaleReparam, TransformReparam
+from pyro.infer.reparam import LocScaleReparam
 from scipy.stats import binom
 from torch import Tensor
 
@@ -139,32 +139,24 @@ def test_auto_guides_count_the_jacobian() -> None:
     np.testing.assert_allclose(drawn(tree, "log_weight"), (log_p - log_q).detach(), atol=1e-4)
 
 
-@pytest.mark.parametrize("reparam", [LocScaleReparam(0.0), TransformReparam()])
-def test_deterministic_and_reparametrised_sites_are_those_of_the_draws(reparam: Any) -> None:
+def test_deterministic_and_reparametrised_sites_are_those_of_the_draws() -> None:
     def hierarchy(x: Tensor) -> None:
         scale = pyro.sample("scale", dist.LogNormal(0.0, 0.5))
-        square = pyro.deterministic("square", scale**2)
-        affine = dist.transforms.AffineTransform(0.0, scale)
-        fn = dist.TransformedDistribution(dist.Normal(0.0, 1.0), [affine])
-        own = dist.Normal(0.0, scale) if isinstance(reparam, LocScaleReparam) else fn
         with pyro.plate("rows", len(x)):
-            z = pyro.sample("z", own)
+            z = pyro.sample("z", dist.Normal(0.0, scale))
             pyro.deterministic("rest", x - z)
             pyro.sample("x", dist.Normal(z, 1.0), obs=x)
-        pyro.deterministic("both", torch.stack([scale, square], -1))
+        pyro.deterministic("both", torch.stack([scale, scale**2], -1))
 
-    reparametrised = poutine.reparam(hierarchy, {"z": reparam})
+    reparametrised = poutine.reparam(hierarchy, {"z": LocScaleReparam(0.0)})
     tree = to_datatree(reparametrised, AutoNormal(reparametrised), DATA, draws=20)
     posterior = tree["posterior"]
-    assert {"z", "scale"} < set(posterior.data_vars)
     for group in ("observed_data", "posterior_predictive"):
         assert set(tree[group].data_vars) == {"x"}
-    base = next(v for k, v in posterior.data_vars.items() if k in ("z_decentered", "z_base"))
-    expected = posterior["scale"].values[..., None] * base.values
+    expected = posterior["scale"].values[..., None] * posterior["z_decentered"].values
     np.testing.assert_allclose(posterior["z"].values, expected, rtol=1e-4)
-    np.testing.assert_allclose(posterior["square"], posterior["scale"] ** 2, rtol=1e-5)
     np.testing.assert_allclose(posterior["rest"], DATA.numpy() - posterior["z"].values, rtol=1e-5)
-    assert posterior["both"].shape == (1, 20, 2)
+    np.testing.assert_allclose(posterior["both"][..., 1], posterior["scale"] ** 2, rtol=1e-5)
 
 
 # -- weights and the evidence
@@ -254,17 +246,6 @@ def test_ranks_by_hand() -> None:
     assert ties["calibrated"].all()
 
 
-def test_the_level_of_the_test() -> None:
-    """Uniform ranks fail in about 5 % of tests; of many latents, the one that is not alone."""
-    rng = np.random.default_rng(1)
-    p = [_p_adjusted(rng.integers(0, 100, (200, 1)), 99)[0] for _ in range(200)]
-    assert 0.02 < np.mean(np.array(p) < 0.05) < 0.10
-    assert abs(np.mean(p) - 0.5) < 0.08
-    ranks = rng.integers(0, 100, (200, 50))
-    ranks[:, 7] = ranks[:, 7] ** 2 // 99
-    assert np.flatnonzero(_p_adjusted(ranks, 99) < 0.05).tolist() == [7]
-
-
 def test_a_p_value_is_that_of_enumeration() -> None:
     """Of three ranks on 0, 1, 2: all 27 samples, by their least tail probability."""
     samples = np.array(list(itertools.product(range(3), repeat=3)))
@@ -274,6 +255,9 @@ def test_a_p_value_is_that_of_enumeration() -> None:
     exact = (least <= least[:, None] + 1e-12).mean(1)
     result = [_p_adjusted(sample[:, None], 2)[0] for sample in samples]
     np.testing.assert_allclose(result, exact, atol=0.02)
+    ranks = np.random.default_rng(1).integers(0, 100, (200, 50))
+    ranks[:, 7] = ranks[:, 7] ** 2 // 99
+    assert np.flatnonzero(_p_adjusted(ranks, 99) < 0.05).tolist() == [7], "times their number"
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:

@@ -16,10 +16,8 @@ from torch import Tensor
 
 from plot_attractors.gflownet import (
     Trajectories,
-    VarGrad,
     choose_visited,
     exploring,
-    score_trajectories,
     simulate,
     simulate_backward,
 )
@@ -77,21 +75,6 @@ def test_whole_trajectories_are_scored_as_they_were_simulated(name: str) -> None
     assert not trajectories.z.requires_grad
     assert trajectories.steps == T
     assert trajectories.times.flatten().tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_log_ratio_of_trajectories() -> None:
-    torch.manual_seed(0)
-    step, back = as_step(forward()), as_step(Dynamics(D, T, context=True, time=True, units=16))
-    z0, context = torch.zeros(B, D), torch.randn(B, D)
-    of = simulate(step, z0, T, context)
-    log_r = -of.z[-1].square().sum(-1)
-    r = score_trajectories(step, back, of, log_r)
-    torch.testing.assert_close(r.of_guide, score_forward(step, of).sum(0))
-    torch.testing.assert_close(r.of_model, score_backward(back, of).sum(0) + log_r)
-    torch.testing.assert_close(r.total, r.of_model - r.of_guide)
-    assert VarGrad(2).objective(r).requires_grad
-    expected = float(r.total.detach().var())
-    assert float(VarGrad(2).objective(r).detach()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_other_sites_scales_and_masks_of_a_step_count() -> None:

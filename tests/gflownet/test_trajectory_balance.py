@@ -119,47 +119,6 @@ def test_a_torch_optimizer_finds_all_parameters(local: bool) -> None:
     assert all(p.grad is not None for p in parameters.values())
 
 
-# -- a trajectory of its own for each element of a plate
-
-
-class Amortised(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(0.0))
-        self.log_scale = nn.Parameter(torch.tensor(0.0))
-        self.evidence = nn.Parameter(torch.zeros(2))
-
-    def guide(self, x: Tensor) -> None:
-        pyro.module("amortised", self)
-        with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
-            pyro.sample("z", dist.Normal(self.slope * x, self.log_scale.exp()))
-
-    def log_z(self, x: Tensor) -> Tensor:
-        return self.evidence[0] + self.evidence[1] * x**2
-
-
-def amortised_model(x: Tensor) -> None:
-    with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
-        z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        pyro.sample("x", dist.Normal(z, 0.5), obs=x)
-
-
-def test_batch_plate_learns_an_amortised_posterior() -> None:
-    net = Amortised()
-    objective = TrajectoryBalance(8, batch_plate="data", log_z=net.log_z)
-    svi = SVI(amortised_model, net.guide, pyro.optim.Adam({"lr": 0.05}), objective)
-    for _ in range(400):
-        svi.step(2 * torch.randn(16))
-    assert float(net.slope.detach()) == pytest.approx(0.8, abs=0.01)
-    assert float(net.log_scale.exp().detach()) == pytest.approx(0.2**0.5, abs=0.01)
-    x = torch.tensor([-1.0, 0.0, 2.0])
-    exact = dist.Normal(0.0, 1.25**0.5).log_prob(x)
-    weights = objective.log_ratios(amortised_model, net.guide, x).total.detach()
-    assert weights.shape == (8, 3)  # one log-ratio each, not scaled by 1000 / 3
-    torch.testing.assert_close(weights, exact.expand(8, 3), atol=0.05, rtol=0)
-    torch.testing.assert_close(net.log_z(x).detach(), exact, atol=0.05, rtol=0)
-
-
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_model_and_guide_share_a_random_subsample(vectorize: bool) -> None:
     x = torch.randn(50)
