@@ -24,40 +24,11 @@ SHORT = {
     "pretrain": 2, "warm_up": 3, "cycles": 1, "e_updates": 8,
     "final_e_updates": 3, "batch": 8,
 }  # fmt: skip
-TOKENS = {"vocabulary": 4}
 
 
 def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
     built, data = with_data(HBV | dict(settings), name)
     return schedule("wake_sleep_em", model or built, data, SHORT | inference)
-
-
-def of_sprites(settings: Any = (), **inference: Any) -> Any:
-    model, data = sprites(dict(settings))
-    with torch.no_grad():  # an encoder that tells something
-        model.encoder.mean[-1].weight.mul_(200.0)
-        model.encoder.sd[-1].bias.sub_(3)
-    return schedule("wake_sleep_em", model, data, SHORT | TOKENS | inference)
-
-
-def phases(fit: Any) -> list[tuple[str, int, int]]:
-    return [(phase.name, phase.cycle, phase.updates) for phase in fit.schedule]
-
-
-E_AND_M = [("e_step", 0, 8), ("m_step", 0, 2), ("e_step", 1, 3)]
-
-
-def test_phases_in_order_with_and_without_a_vocabulary() -> None:
-    assert phases(build()) == [("pretrain", 0, 2), ("warm_up", 0, 3), *E_AND_M]
-    first = [("pretrain", 0, 2), ("pretrain", 1, 1), ("warm_up", 0, 3)]
-    second = [("pretrain", 2, 1), ("warm_up", 1, 3)]
-    alone = [("tokens", 0, 4)]
-    assert phases(of_sprites()) == [*first, *second, *alone, *E_AND_M]
-    linear = build(**TOKENS)
-    free = [("warm_up", 2, 3)]
-    assert phases(linear) == [*first, *second, *alone, *free, *E_AND_M]
-    while not linear.done:
-        assert all(math.isfinite(value) for value in linear.step().values())
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from plot_attractors.measures.information_loss import (
 
 
 def test_correct_bits_counts_agreement_of_signs_and_bits() -> None:
-    x = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
-    logits = torch.tensor([[[2.0, -1.0, -0.1, 3.0]], [[0.1, -5.0, 4.0, -1.0]]])
+    x = torch.tensor([[1.0, 0.0, 1.0, 0.0, torch.nan]])  # what is missing is not correct
+    logits = torch.tensor([[[2.0, -1.0, -0.1, 3.0, 1.0]], [[0.1, -5.0, 4.0, -1.0, -1.0]]])
     assert correct_bits(logits, x).tolist() == [[2], [4]]
 
 

@@ -9,7 +9,6 @@ from pyro.distributions import Normal
 from torch import nn
 
 from plot_attractors.language import Language
-from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.networks import (
     Discretizer,
@@ -18,7 +17,6 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.nn import (
     FourierFeatures,
-    ImageEncoder,
     ImageGenerator,
     MaskedLinear,
     time_features,
@@ -175,22 +173,6 @@ def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> 
     assert torch.allclose(net(z), before.transpose(-1, -2), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("network", "shape"),
-    [(ImageEncoder((3, 8, 8), 2, units=8), (3, 8, 8)), (ImageGenerator(4, (3, 8, 8), 8), (4,))],
-)
-def test_many_images_are_seen_a_few_at_a_time_without_gradients(
-    network: nn.Module, shape: tuple[int, ...]
-) -> None:
-    x, rows = torch.randn(700, *shape), list[int]()
-    layer = next(part for part in network.modules() if isinstance(part, nn.Linear))
-    layer.register_forward_hook(lambda _, seen, __: rows.append(len(seen[0])))
-    whole = network(x)
-    with torch.no_grad():
-        assert torch.allclose(network(x), whole, atol=1e-6)
-    assert rows == [700, 512, 188]
-
-
 def test_time_features() -> None:
     f = time_features(torch.tensor([[0.0], [5.0], [10.0]]), steps=10)
     expected = torch.tensor(
@@ -217,12 +199,6 @@ def test_what_is_missing_counts_in_no_likelihood_and_has_no_gradient() -> None:
     trace.nodes["x"]["log_prob"].sum().backward()
     last = model.decoder.logits[-1].bias.grad
     assert (last != 0).tolist() == known.tolist()
-
-
-def test_what_is_missing_is_no_correct_bit() -> None:
-    x = torch.tensor([1.0, torch.nan, 0, torch.nan])
-    logits = torch.tensor([[1.0, 1, 1, 1], [-1, -1, -1, -1]])
-    assert correct_bits(logits, x).tolist() == [1, 1]
 
 
 def test_inputs_are_alike_where_the_same_is_missing() -> None:

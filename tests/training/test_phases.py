@@ -86,21 +86,6 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
     assert [p.updates for p in v.phases(7, 9)] == [7, 250, 9, 250, 750, 1000, 750]
 
 
-def test_tokens_learn_alone_and_tell_more(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "LABEL_COSTS", (3.0,) * 3)
-    monkeypatch.setattr(phases, "LABEL_LENGTH", 2)
-    v = learning(build, updates=120)
-    s = schedule(v)
-    run_to(s, "tokens")
-    before = {k: p.clone() for k, p in v.model.state_dict().items()}
-    loss = [s.step()["token_loss"] for _ in range(120)]
-    assert sum(loss[-20:]) < 0.9 * sum(loss[:20])
-    state = v.model.state_dict()
-    moved = {k.split(".")[0] for k, p in state.items() if not torch.equal(p, before[k])}
-    assert moved == {"sentence_encoder"}
-    assert v.optimizer.param_groups[0]["lr"] == pytest.approx(5e-3 * 0.02, rel=0.1)
-
-
 def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
     v, longer = learning(build), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()

