@@ -174,7 +174,7 @@ def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
             f"{path.name} has a column without a name: name or remove it (an index of pandas: "
             "index=False)"
         )
-    if twice := [name for name in names if names.count(name) > 1]:
+    if len(twice := frame.columns[frame.columns.duplicated()]):
         raise ValueError(f"{path.name} has more than one column called {twice[0]!r}")
     for name in names:
         frame[name] = _text(frame[name]) if name in texts else _cells(frame[name])
