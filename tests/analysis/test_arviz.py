@@ -20,7 +20,7 @@ from plot_attractors.analysis.arviz import predictive_check, sample_run
 from plot_attractors.analysis.sampling import path_log_weight
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.pareto import psis
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.store import load_checkpoint, save_checkpoint
 
@@ -187,19 +187,6 @@ def test_the_analysis_tabulates_what_its_file_holds(run_path: Path) -> None:
     check = pd.read_csv(result.out / "checks.csv").iloc[0]
     for name, value in predictive_check(data).isel(chain=0).items():
         np.testing.assert_allclose(check[name], value, rtol=1e-6)
-
-
-def test_the_analysis_of_sprites(run_path: Path) -> None:
-    tokens = {"language.groups": (1,) * 24, "language.max_length": 7}
-    sprites, run = untrained("dsprites", token_axes=False, **tokens), Run(run_path)
-    run.data, run.model = sprites.data, sprites.model
-    program = registry.load("analyses", "diagnostics")
-    tables = program.measure(run, program.Config(inputs=3, draws=30))
-    assert list(tables["summary.csv"]) == [k for k in SUMMARY.split() if k != "info_loss"]
-    assert np.isfinite(tables["summary.csv"].drop(columns="pareto_k")).all(axis=None)
-    assert tables["summary.csv"]["pareto_k"].notna().all()  # infinite, as nothing is trained
-    assert tables["summary.csv"]["ess"].between(1, 30).all()
-    assert "checks.csv" not in tables
 
 
 def test_the_how_to_runs(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,32 +33,24 @@ from ..small import Untrained, untrained
 ANIMALS = {"path": SAMPLE, "names": "animal", "labels": "class"}
 
 
-class Described(Untrained):
-    """With the settings of its data, as of a run."""
-
-    data_name = "data"
-
-    @property
-    def data_config(self) -> Any:
-        return type("Config", (), {"names": "animal"})
-
-
-def run_of(name: str = "hbv", **settings: Any) -> Described:
+def run_of(name: str = "hbv", **settings: Any) -> Untrained:
+    """With the name that its data give the column of names."""
     made = untrained(name, **settings)
-    return Described(made.model, made.data)
+    vars(made)["data_config"] = SimpleNamespace(names="animal")
+    return made
 
 
 @pytest.fixture(scope="module")
-def animals() -> Described:
+def animals() -> Untrained:
     return run_of("table", **ANIMALS)
 
 
 @pytest.fixture(scope="module")
-def tree() -> Described:
+def tree() -> Untrained:
     return run_of()
 
 
-def test_whatever_stands_for_a_row(animals: Described, tmp_path: Path) -> None:
+def test_whatever_stands_for_a_row(animals: Untrained, tmp_path: Path) -> None:
     data = animals.data
     row = data.row_names.index("wasp")
     x = data.at(torch.tensor([row])).x
@@ -76,7 +69,7 @@ def test_whatever_stands_for_a_row(animals: Described, tmp_path: Path) -> None:
     assert float(bird.values[0, 0]) == column
 
 
-def test_columns_of_a_table_are_found_by_name(animals: Described, tmp_path: Path) -> None:
+def test_columns_of_a_table_are_found_by_name(animals: Untrained, tmp_path: Path) -> None:
     frame = pd.read_csv(SAMPLE).iloc[:2, ::-1]
     frame.to_csv(tmp_path / "new.csv", index=False)
     assert_close(read_inputs(animals, tmp_path / "new.csv").x, animals.data.x[:2].float())
@@ -129,32 +122,23 @@ def test_an_input_with_features_has_them_to_be_seen() -> None:
         (100_000, "rows have the numbers 0 to 162"),
         ([[0.5] * 31], "0 or 1|numbers each"),
         ("class=fishes", "class is never 'fishes': it is one of"),
-        ("size=3", "no feature 'size': there are class"),
         ("missing.csv", "no file 'missing.csv'"),
-        (np.array([["a"]]), "numbers each"),
     ],
 )
 def test_what_stands_for_no_input_gets_a_sentence(
-    animals: Described, what: Any, sentence: str
+    animals: Untrained, what: Any, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         read_inputs(animals, what)
 
 
-def test_a_name_of_several_rows_is_no_name(animals: Described) -> None:
+def test_a_name_of_several_rows_is_no_name(animals: Untrained) -> None:
     data = dataclasses.replace(animals.data, row_names=("wasp",) * len(animals.data.row_names))
     with pytest.raises(ValueError, match="163 rows are called 'wasp': give a number"):
-        read_inputs(Described(animals.model, data), "wasp")
+        read_inputs(Untrained(animals.model, data), "wasp")
 
 
-def test_data_of_ones_own_are_asked_by_a_batch() -> None:
-    run = run_of()
-    batch = run.data.batch(1)._replace(y=torch.tensor([0]))
-    run.data = type("Own", (), {})()
-    assert torch.equal(read_inputs(run, batch).x, batch.x)
-
-
-def test_probabilities_of_sentences(tree: Described) -> None:
+def test_probabilities_of_sentences(tree: Untrained) -> None:
     answer = ask(tree, "LR", draws=400, most=400)
     table = answer.sentences
     assert table["probability"].sum() == pytest.approx(1)
@@ -163,19 +147,15 @@ def test_probabilities_of_sentences(tree: Described) -> None:
     assert (table["probability"] <= table["high"]).all()
     assert table["exact"].sum() <= 1.001
     pd.testing.assert_frame_equal(table, ask(tree, "LR", draws=400, most=400).sentences)
-    other = ask(tree, "LR", draws=400, most=400, seed=1).sentences
-    assert not table["probability"].equals(other["probability"])
 
 
-def test_the_posterior_and_its_entropy_by_enumeration(tree: Described) -> None:
+def test_the_posterior_and_its_entropy_by_enumeration(tree: Untrained) -> None:
     model = tree.model
     q = model.encode(tree.data.batch(6).x).distribution
     log_p = model.posterior.log_prob(q)
     assert_close(log_posterior(model, q, model.sentences).T, log_p, rtol=1e-4, atol=1e-4)
     expected = torch.distributions.Categorical(logits=log_p).entropy()
-    entropy = exact_entropy(model, q)
-    assert entropy is not None
-    assert_close(entropy, expected, rtol=1e-4, atol=1e-5)
+    assert_close(exact_entropy(model, q), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sentences_that_factor_have_an_exact_posterior() -> None:
@@ -189,7 +169,7 @@ def test_sentences_that_factor_have_an_exact_posterior() -> None:
     assert_close(log_posterior(model, q, model.sentences).T, listed, rtol=1e-3, atol=1e-3)
 
 
-def test_what_a_sentence_means_is_bayes_rule(animals: Described) -> None:
+def test_what_a_sentence_means_is_bayes_rule(animals: Untrained) -> None:
     """P(class | s) by a sum over rows, one by one."""
     model, data = animals.model, animals.data
     reference = at_random(animals, 300, 0)
@@ -205,7 +185,7 @@ def test_what_a_sentence_means_is_bayes_rule(animals: Described) -> None:
         assert {part for part in text.split("; ") if part.startswith("class ")} == told
 
 
-def test_every_draw(tree: Described) -> None:
+def test_every_draw(tree: Untrained) -> None:
     chosen = Choices("branch1", 0, ("none", "left", "right"), lambda s: 1 + s[:, 0].long())
     inputs = read_inputs(tree, at_random(tree, 3, 0))
     table = samples(tree, inputs, draws=7, chosen=chosen)

@@ -15,7 +15,6 @@ from plot_attractors.analysis.responses import (
 )
 
 from ..attractors import T, tiny
-from ..small import ToNearest
 
 
 def path(model: object, rows: list[int], away: set[int] = frozenset()) -> Tensor:  # type: ignore[assignment]
@@ -67,10 +66,3 @@ def test_exact_choices_are_the_posterior_summed() -> None:
     p = model.posterior.log_prob(q).exp()
     expected = (p * model.sentences[:, 0]).sum(-1).double()
     assert_close(exact_choices(model, q, chosen)[:, 1], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_all_respond_at_once_where_dynamics_jump() -> None:
-    model = tiny()
-    model.epsilon = 1e-3
-    model.forward_dynamics = ToNearest(model.embeddings())
-    assert respond(model, simulate(model, torch.randn(20, 3))).time.max() <= 1
