@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from plot_attractors.analysis import probes
-from plot_attractors.analysis.parts import note, write
+from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.sampling import exact_states, is_listed
 from plot_attractors.analysis.shape import DESCRIBED, Needs, panels
@@ -177,4 +177,4 @@ def _draw_entropies(
     axes.set_xlabel("entropy of the predictions for an input, nats")
     axes.set_ylabel("inputs")
     if not np.isfinite(entropies["entropy"]).any():
-        write(axes, NOTHING)
+        note(axes, NOTHING, top=0.5)

@@ -51,6 +51,7 @@ NEEDS = shape.ATTRACTORS
 
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to another meaning
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
+SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 
 
 class Meanings(NamedTuple):
@@ -125,8 +126,7 @@ def _nearest(
         # not by matrix products, which round away the small distances that matter here
         points = z[rows][:, axes], among.embedding[:, axes]
         distance = torch.cdist(*points, compute_mode="donot_use_mm_for_euclid_dist")
-        differing = sampling.differing_bits(start.bits[rows], among.bits)
-        same = differing <= sampling.SAME_MEANING
+        same = torch.cdist(start.bits[rows], among.bits, p=1) <= SAME_MEANING  # bits that differ
         parts.append([distance.masked_fill(far, math.inf).amin(-1) for far in (~same, same)])
     same, other = (torch.cat(part) for part in zip(*parts, strict=True))
     return same, other

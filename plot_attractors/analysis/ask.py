@@ -231,7 +231,7 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
                 "input": name,
                 "sentence": [model.language.name(one) for one in s],
                 "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
-                "exact": log_posterior(model, _row(e.distribution, k), s)[:, 0].exp().tolist(),
+                "exact": log_posterior(model, e[k : k + 1].distribution, s)[:, 0].exp().tolist(),
                 "meaning": meanings(run, s, reference, known.distribution),
             }))  # fmt: skip
             nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum())
@@ -257,10 +257,6 @@ def _trials(
     z0 = z0.expand(draws, -1)
     z = responses.simulate(model, z0)
     return model.readout(z[model.steps], z0).sample(), responses.respond(model, z, category)
-
-
-def _row(q: Normal, k: int) -> Normal:
-    return Normal(q.loc[k, None], q.scale[k, None])
 
 
 def log_posterior(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
@@ -369,7 +365,7 @@ def samples(
                 own = inputs.values[k, [chosen.column]].nan_to_num(-1)
                 row["correct"] = responses.right(trials.choice[None], own)[0].tolist()
             number, first = sampling.number_rows(model.language.key(s))
-            log_p = log_posterior(model, _row(e.distribution, k), s[first])
+            log_p = log_posterior(model, e[k : k + 1].distribution, s[first])
             row["log_p"] = log_p[number, 0].tolist()
             parts.append(pd.DataFrame(row))
     return pd.concat(parts, ignore_index=True)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.analysis.style import GREY, plain
+from plot_attractors.analysis.style import plain
 from plot_attractors.split_names import split_name
 
 
@@ -20,12 +20,6 @@ def note(axes: Axes, text: str, place: str = "right", top: float = 0.97, **optio
     x = 0.97 if place == "right" else 0.03
     look: dict[str, Any] = {"ha": place, "va": "top", "fontsize": 8.5, **options}
     axes.text(x, top, text, transform=axes.transAxes, **look)
-
-
-def write(axes: Axes, text: str) -> None:
-    """Text in place of a picture."""
-    axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
-    axes.set(xticks=[], yticks=[])
 
 
 def error(part: pd.DataFrame) -> np.ndarray:

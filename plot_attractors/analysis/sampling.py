@@ -24,7 +24,6 @@ from plot_attractors.model.protocols import Reconstructs
 from plot_attractors.runs import Run
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
-SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
 SEARCHED = 256  # beams over all states that grow at once: what fits into a core's cache
 CHUNK = 65_536  # sentences of a sum over all that are held at once
@@ -109,10 +108,9 @@ def kind_of_inputs(run: Any) -> str:
     if x.dim() == 2 and not is_real(run.data) and isinstance(p, Bernoulli):
         return BITS if bool(((known == 0) | (known == 1)).all()) else name
     try:
-        has_mean = bool(p.mean.isfinite().all())
+        if not p.mean.isfinite().all():
+            return name
     except NotImplementedError:
-        has_mean = False
-    if not has_mean:
         return name
     if x.dim() == 2:
         if is_real(run.data):
@@ -126,11 +124,6 @@ def kind_of_inputs(run: Any) -> str:
 def decoded_bits(model: AttractorModel, z: Tensor) -> Tensor:
     """(…, N) 0 or 1, the likelier value of each bit decoded at states z (…, d)."""
     return (model.decoder(z).logits > 0).float()
-
-
-def differing_bits(bits: Tensor, others: Tensor) -> Tensor:
-    """(n, m) in how many bits each of bits (n, N) differs from each of others (m, N)."""
-    return bits @ (1 - others).T + (1 - bits) @ others.T
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.analysis import sampling
 from plot_attractors.analysis.sampling import (
-    differing_bits,
     exact_draws,
     nearest_sentence,
     noise_radius,
@@ -115,9 +114,7 @@ def test_it_finds_the_nearest_sum_of_tokens_among_millions() -> None:
     assert (found == s).all(-1).float().mean() > 0.9
 
 
-def test_directions_have_length_one_and_bits_are_counted() -> None:
+def test_directions_have_length_one() -> None:
     u = random_directions(untrained().model, torch.zeros(2000, 8))
     assert torch.allclose(u.norm(dim=-1), torch.ones(2000))
     assert torch.allclose(u.mean(0), torch.zeros(8), atol=0.05)
-    bits = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
-    assert differing_bits(bits, torch.tensor([[0.0, 1, 1], [1, 0, 0]])).tolist() == [[0, 3], [2, 1]]
