@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -22,19 +21,12 @@ from ..small import Untrained, measured
 decodability = registry.load("analyses", "decodability")
 bayes_optimum = decodability.bayes_optimum
 
-COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,n"
-
-
-def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
-    sizes = {"inputs": 450, "decoder_inputs": 1000, "decoder_updates": 100}
-    tables = measured("decodability", run, **sizes)
-    assert ",".join(tables["summary.csv"].columns) == COLUMNS
-    return tables
+SIZES = {"inputs": 450, "decoder_inputs": 1000, "decoder_updates": 100}
 
 
 def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=64)
-    tables = analyzed(Untrained(speller(data), data))
+    tables = measured("decodability", Untrained(speller(data), data), **SIZES)
     table = tables["summary.csv"]
     assert list(table["feature"].unique()) == ["branch1", "branch2", "branch3", "mean of 3"]
     assert (table["low"] <= table["value"] + 1e-9).all()
@@ -73,7 +65,7 @@ def test_categories_numbers_and_missing_values_of_other_data() -> None:
 
     data = Gaps((Feature("colour", ("red", "green")), Feature("size")), draw)
     namer = Bags(Language((2,)), lambda x: torch.stack([1 - x[:, 0], x[:, 0]], -1))
-    tables = analyzed(Untrained(namer, data))
+    tables = measured("decodability", Untrained(namer, data), **SIZES)
     table = tables["summary.csv"].set_index(["feature", "source", "decoder"])
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}
     assert (table.loc["colour"]["value"] == 1).all()

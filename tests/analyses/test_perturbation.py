@@ -24,18 +24,14 @@ CONFIG = perturbation.Config(inputs=64, trajectories=200, norm_starts=300)
 
 
 @pytest.fixture
-def run() -> Untrained:
-    """A small model with a decoder that reads other bits at other embeddings."""
+def run(monkeypatch: pytest.MonkeyPatch) -> Untrained:
+    """A small model with a decoder that reads other bits at other embeddings, all in use."""
+    every = lambda model, x: torch.ones(len(model.sentences)).bool()  # noqa: E731
+    monkeypatch.setattr(sampling, "sentences_in_use", every)
     result = untrained()
     result.model.steps = 4
     random_decoder(result)
     return result
-
-
-@pytest.fixture
-def all_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = lambda model, x: torch.ones(len(model.sentences)).bool()  # noqa: E731
-    monkeypatch.setattr(sampling, "sentences_in_use", every)
 
 
 def measured(run: Untrained, *, moving: bool) -> tuple[list[pd.DataFrame], dict[str, Any]]:
@@ -47,7 +43,6 @@ def measured(run: Untrained, *, moving: bool) -> tuple[list[pd.DataFrame], dict[
     return [table[table["start"] == start] for start in ("used", "sampled")], tables
 
 
-@pytest.mark.usefixtures("all_in_use")
 def test_attractors_take_back_what_is_perturbed(run: Untrained) -> None:
     starts, tables = measured(run, moving=True)
     for table in starts:
@@ -69,7 +64,6 @@ def test_attractors_take_back_what_is_perturbed(run: Untrained) -> None:
     assert (row["n"], row["kept"], row["reason"]) == (300, 1, "")
 
 
-@pytest.mark.usefixtures("all_in_use")
 def test_a_state_that_never_moves_is_not_taken_back(run: Untrained) -> None:
     (used, _), tables = measured(run, moving=False)
     shares = used[["recovered", "settled", "recovered_control", "settled_control"]]
