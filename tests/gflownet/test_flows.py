@@ -83,57 +83,33 @@ def test_a_sampled_flow_of_one_sentence_a_trajectory() -> None:
     assert torch.allclose(even.log_flow(z, TIMES), by_hand, atol=1e-6)
 
 
-def enumerated(language: Language, batch: int = 3, d: int = 4, **options: Any) -> EnumeratedFlow:
-    embeddings = language.sentences.double() @ (0.5 * torch.randn(language.width, d, dtype=float64))
-    log_r = -5 * torch.rand(batch, language.count, dtype=float64)
-    return EnumeratedFlow(log_r, embeddings, EPSILON, T, **{"widening": SIGMA, **options})
-
-
-def states(flow: EnumeratedFlow) -> Tensor:
-    b, d = flow.log_reward.shape[0], flow.embeddings.shape[-1]
-    return torch.randn(T + 1, b, d, dtype=float64)
-
-
 def test_float32_is_good_to_a_hundredth_of_a_nat() -> None:
     """At the paper's ε = 0.04, near and far from embeddings that are not centred at 0."""
     torch.manual_seed(3)
-    flow = replace(enumerated(Language((2,) * 6), batch=16, d=8), epsilon=0.04, widening=0.08)
-    z = torch.cat([states(flow)[:3], flow.embeddings[torch.randint(728, (3, 16))]])
-    single = replace(flow, log_reward=flow.log_reward.float(), embeddings=flow.embeddings.float())
+    language = Language((2,) * 6)
+    embeddings = language.sentences.double() @ (0.5 * torch.randn(language.width, 8).double())
+    log_r = -5 * torch.rand(16, language.count, dtype=float64)
+    flow = EnumeratedFlow(log_r, embeddings, 0.04, T, 0.08)
+    z = torch.randn(T + 1, 16, 8, dtype=float64)
+    z[3:] = embeddings[torch.randint(728, (3, 16))]
+    single = replace(flow, log_reward=log_r.float(), embeddings=embeddings.float())
     error = single.log_flow(z.float(), TIMES.float()) - flow.log_flow(z, TIMES)
     assert error.abs().max() < 0.01
 
 
-# -- sampled sentences, of a discretizer that is far from ideal
-
-
-def sampled(exact: EnumeratedFlow, language: Language, samples: int) -> SampledFlow:
-    weights = torch.randn(2, language.count, dtype=float64)
-
-    def row(s: Tensor) -> Tensor:
-        return (2 * s @ language.sentences.T - language.sentences.sum(-1)).argmax(-1)
-
-    def log_reward(_: Tensor, s: Tensor) -> Tensor:
-        """s (K, T + 1, B, width) → (K, T + 1, B)."""
-        at = row(s)
-        return exact.log_reward.expand(*at.shape, -1).gather(-1, at[..., None])[..., 0]
-
-    def discretizer(z: Tensor) -> TabulatedSentences:
-        return TabulatedSentences(z @ weights, language)
-
-    parts = log_reward, lambda s: exact.embeddings[row(s)], discretizer
-    return SampledFlow(*parts, EPSILON, T, samples, 0.3)
-
-
 def test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k() -> None:
-    language, repeats = Language((2, 2, 2)), 4000
-    flow = enumerated(language, batch=2, d=2, widening=0.3)
-    states = 0.4 * torch.randn(T + 1, 2, 2, dtype=float64)
-    exact = flow.log_flow(states, TIMES)
+    """Of a discretizer that is far from ideal."""
+    weights, repeats = torch.randn(2, TWO_TOKENS.count, dtype=float64), 4000
+    states = 0.4 * torch.randn(T + 1, BATCH, 2, dtype=float64)
+    exact = two_token_flow("enumerated", widening=0.3).log_flow(states, TIMES)
     z, t = states.repeat_interleave(repeats, 0), TIMES.repeat_interleave(repeats, 0)
     bias = []
     for k in (1, 8):
-        log_f = sampled(flow, language, k).log_flow(z, t).view(T + 1, repeats, 2).transpose(0, 1)
+        flow = replace(
+            two_token_flow("sampled", widening=0.3, samples=k),
+            discretizer=lambda z: TabulatedSentences(z @ weights, TWO_TOKENS),
+        )
+        log_f = flow.log_flow(z, t).view(T + 1, repeats, BATCH).transpose(0, 1)
         ratio = (log_f - exact).exp()
         z_score = (ratio.mean(0) - 1) / (ratio.std(0) / repeats**0.5)
         assert z_score.abs().max() < 4.5
