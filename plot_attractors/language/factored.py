@@ -28,7 +28,6 @@ class Factor:
 
     tokens: Tensor  # (n,) int64, their numbers
     subsets: Tensor  # (U, width) 0/1, all that a sentence may hold of them, shortest first
-    starts: tuple[int, ...]  # rows at which the next length starts, from length 0 on, and U
     numbers: Tensor  # (U,) int64, the binary numbers of the subsets in increasing order
     rows: Tensor  # (U,) int64, their rows in `subsets`
 
@@ -57,20 +56,20 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
         tokens = [j for j, p in enumerate(part) if p == number]
         if len(tokens) > MOST_TOKENS:
             return None
-        rows, starts = [], [0]
+        rows = list[tuple[int, ...]]()
         for length in range(min(len(tokens), language.longest) + 1):
             chosen = itertools.combinations(tokens, length)
-            rows += [c for c in chosen if len({group[j] for j in c}) == length]
-            if len(rows) == starts[-1]:  # all groups are taken
+            more = [c for c in chosen if len({group[j] for j in c}) == length]
+            rows += more
+            if not more:  # all groups are taken
                 break
             if len(rows) > MOST_SUBSETS:
                 return None
-            starts.append(len(rows))
         subsets = torch.zeros(len(rows), language.width)
         for k, c in enumerate(rows):
             subsets[k, list(c)] = 1.0
         numbers, order = torch.tensor([sum(2 ** tokens.index(j) for j in c) for c in rows]).sort()
-        factors.append(Factor(torch.tensor(tokens), subsets, tuple(starts), numbers, order))
+        factors.append(Factor(torch.tensor(tokens), subsets, numbers, order))
     return tuple(factors)
 
 
@@ -80,7 +79,7 @@ class Subsets:
 
     subsets: Tensor  # (U, width) 0/1
     factor: Tensor  # (U,) int64, the factor of each
-    starts: tuple[int, ...]  # the first row of each factor
+    starts: Tensor  # (J,) int64, the first row of each factor
     by_size: Tensor  # (J, K, M) int64, rows of factor j with k tokens, then U where none is left
 
 
@@ -88,18 +87,15 @@ class Subsets:
 def all_subsets(factors: tuple[Factor, ...]) -> Subsets:
     """Those of these factors."""
     subsets = torch.cat([f.subsets for f in factors])
-    starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
-    spans = [
-        [range(first + a, first + b) for a, b in itertools.pairwise(f.starts)]
-        for first, f in zip(starts, factors, strict=False)
-    ]
-    most = max(len(span) for sizes in spans for span in sizes)
-    by_size = torch.full((len(factors), max(map(len, spans)), most), len(subsets))
-    for j, sizes in enumerate(spans):
-        for k, span in enumerate(sizes):
-            by_size[j, k, : len(span)] = torch.tensor(span)
-    factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
-    return Subsets(subsets, factor, tuple(starts[:-1]), by_size)
+    sizes = torch.tensor([len(f.subsets) for f in factors])
+    factor = torch.arange(len(factors)).repeat_interleave(sizes)
+    row, length = torch.arange(len(subsets)), subsets.sum(-1).long()
+    longest = int(length.max())
+    cell = factor * (longest + 1) + length  # in increasing order
+    place = row - torch.searchsorted(cell, cell)  # among those of its factor and length
+    by_size = torch.full((len(factors), longest + 1, int(place.max()) + 1), len(subsets))
+    by_size[factor, length, place] = row
+    return Subsets(subsets, factor, sizes.cumsum(0) - sizes, by_size)
 
 
 class FactoredSentences(TorchDistribution):
@@ -206,7 +202,7 @@ class FactoredSentences(TorchDistribution):
         of_factor = torch.stack([factor.index(s) for factor in self.factors], -1)
         possible = (length >= self.language.min_length) & (length <= self.language.longest)
         possible = possible & (of_factor >= 0).all(-1)
-        rows = of_factor.clamp(min=0) + torch.tensor(self._subsets.starts, device=s.device)
+        rows = of_factor.clamp(min=0) + self._subsets.starts.to(s.device)
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         rows, scores = rows.expand(*shape, -1), self.scores.expand(*shape, -1)
         total = self.language.log_prior(s.to(self.scores)) + scores.gather(-1, rows).sum(-1)

@@ -217,9 +217,7 @@ def _length_weights(language: Language) -> Tensor:
     """(longest + 1,) ∝ the probability of every length under P(s), groups being of one size."""
     groups, size = len(language.groups), language.groups[0]
     choose = math.perm if language.ordered else math.comb
-    length = range(language.min_length, language.longest + 1)
-    count = torch.tensor([math.log(choose(groups, n) * size**n) for n in length])
-    log_p = language.log_prior_of_length(torch.arange(language.longest + 1.0))
-    return torch.cat(
-        [torch.zeros(language.min_length), (log_p[language.min_length :] + count).exp()]
-    )
+    length = torch.arange(language.longest + 1.0)
+    count = [math.log(choose(groups, n) * size**n) for n in range(len(length))]
+    p = (language.log_prior_of_length(length) + torch.tensor(count)).exp()
+    return p * (length >= language.min_length)
