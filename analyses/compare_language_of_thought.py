@@ -26,7 +26,6 @@ from plot_attractors.language_of_thought.listening import Baseline, Bayes, Conce
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.calibration import total_variation
 from plot_attractors.measures.divergence import (
-    energy_distance,
     feature_divergence,
     frequencies,
     jensen_shannon,
@@ -181,19 +180,13 @@ def _compare(
     translated: Translated,
     data: HierarchicalBinaryVectors,
 ) -> list[pd.DataFrame]:
-    """How far apart answers and clouds of concepts are, and sentences as expressions."""
+    """How far apart answers are, and sentences as expressions."""
     score, one = partial(_score, split.times, baseline=grammar.name), ("",)
     exact, other = bayes.distribution, bayes.distribution[split.other]
     mine = Concepts(*(listening.mixture(table, split.draws) for table in learned))
     theirs, drawn = _answers(grammar, exact), _answers(grammar, bayes.drawn)
     another = Concepts(*(table[split.other] for table in theirs))
     answers = (mine, theirs), (drawn, theirs), (mine, another)
-    levels = grammar.concepts.levels
-    clouds = (
-        (learned.levels, split.draws, exact),
-        (levels, bayes.draws, exact),
-        (learned.levels, split.draws, other),
-    )
     p = frequencies(translated.expression[split.draws], exact.shape[1])
     shares = (p, exact), (bayes.drawn, exact), (p, other)
     residuals = {
@@ -203,7 +196,6 @@ def _compare(
     }
     return [
         score("js", (*data.label_names, NODE), *(_js(a, b, data) for a, b in answers)),
-        score("energy", one, *(energy_distance(c, at, levels, q)[:, None] for c, at, q in clouds)),
         score("translation_tv", one, *(total_variation(a, b)[:, None] for a, b in shares)),
         *(score(k, one, v[split.draws].mean(-1, keepdim=True)) for k, v in residuals.items()),
     ]
@@ -367,8 +359,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     columns; ``n``: inputs) has by ``measure``:
 
     - ``js``: Jensen-Shannon divergence of the two answers, bits;
-    - ``energy``: energy distance of the clouds of concepts (levels side by side), unbiased, 0 where
-      draws follow the Bayesian distribution; opposite leaves are √(2D) apart;
     - ``translation_tv``: total variation of P(expression | x) by translation from the posterior;
     - ``residual``: distance of sentences from the expressions that they are translated to,
       Σ_level JS, bits; ``residual_scrambled``: of sentences whose levels were dealt anew among

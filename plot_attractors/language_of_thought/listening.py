@@ -59,12 +59,11 @@ class Baseline(NamedTuple):
 class Bayes(NamedTuple):
     """A grammar's answers for n inputs.
 
-    - ``distribution``: (n, E) exact; ``drawn``: (n, E) shares of draws; ``draws``: (n, draws).
+    - ``distribution``: (n, E) exact; ``drawn``: (n, E) shares of draws.
     """
 
     distribution: Tensor
     drawn: Tensor
-    draws: Tensor
 
 
 class Translated(NamedTuple):
@@ -126,7 +125,7 @@ def answer(baseline: Baseline, x: Tensor, draws: int) -> Bayes:
     """The grammar's exact answers for inputs x (n, bits), and draws by torch's global generator."""
     exact = torch.cat([baseline.posterior(part) for part in x.split(ROWS)])
     index = exact.multinomial(draws, replacement=True)
-    return Bayes(exact, frequencies(index, exact.shape[1]), index)
+    return Bayes(exact, frequencies(index, exact.shape[1]))
 
 
 def mixture(table: Tensor, index: Tensor) -> Tensor:

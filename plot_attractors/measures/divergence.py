@@ -70,41 +70,6 @@ def frequencies(index: Tensor, count: int) -> Tensor:
     return counts / index.shape[1]
 
 
-def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: Tensor) -> Tensor:
-    r"""(B,) energy distances of B clouds of N draws from B known distributions:
-
-    .. math:: 2\,E|A - B| - E|A - A'| - E|B - B'|
-
-    with A, A' two different draws of the cloud and B, B' independent from the distribution; |·| is
-    Euclidean. Unbiased, which the square root would not be: 0 on average, and below 0 half of the
-    time, where the draws follow the distribution.
-
-    Args:
-        points: (S, d), of which the draws are some; index: (B, N) which ones, N at least 2.
-        others: (E, d) points of the distributions; probability: (B, E).
-
-    Source: Székely & Rizzo (2013), "Energy statistics: a class of statistics based on distances";
-    the U-statistic.
-    """
-    n = index.shape[1]
-    if n < 2:
-        raise ValueError(f"a cloud of {n} draws has no spread: at least 2 are needed.")
-    across = _distance(points, others)
-    between = _distance(others, others)
-    distances = []
-    rows = max(1, CELLS // (n * max(n, len(others))))
-    for drawn, p in zip(index.split(rows), probability.split(rows), strict=True):
-        to_known = (across[drawn] * p[:, None]).sum(-1).mean(-1)
-        within = _distance(points[drawn], points[drawn]).sum((-2, -1)) / (n * (n - 1))
-        distances.append(2 * to_known - within - ((p @ between) * p).sum(-1))
-    return torch.cat(distances)
-
-
-def _distance(a: Tensor, b: Tensor) -> Tensor:
-    # products of matrices would cancel, and leave a distance of 1e-8 between equal points
-    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-
-
 def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translation:
     """For each of the concepts (S, F·m) the nearest of the expressions' (E, F·m), the first of
     those equally near.

@@ -84,9 +84,6 @@ def test_a_grammar_is_itself(analyzed: Any) -> None:
     assert js["value"] == pytest.approx(js["floor"], abs=0.005)
     assert js["low"] < js["value"] < js["high"]
     assert js["shuffled"] > 10 * js["value"]
-    energy = only(table, measure="energy", baseline="paths")
-    assert abs(energy["floor"]) < 0.01
-    assert energy["value"] < 0.02 * energy["shuffled"]  # the listeners have heard other inputs
     tv = only(table, measure="translation_tv", baseline="paths")
     assert tv["value"] == pytest.approx(tv["floor"], abs=0.02)
     residual = only(table, measure="residual", baseline="paths")["value"]

@@ -11,7 +11,6 @@ from torch import Tensor
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.measures import divergence
 from plot_attractors.measures.divergence import (
-    energy_distance,
     feature_divergence,
     jensen_shannon,
     translate,
@@ -59,31 +58,6 @@ def test_levels_that_do_not_reach_all_combinations_are_normalised() -> None:
     paths = HierarchicalBinaryVectors(2, 4).paths
     levels = f64(0.5, 0.5, 0, 0.5, 0.5, 0)  # "none, then left" is no path
     torch.testing.assert_close(tree_distribution(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
-
-
-def test_energy_distance_by_hand() -> None:
-    line = f64([0], [1], [3])
-    p = f64([1, 0, 0], [0.5, 0.5, 0])
-    result = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, p)
-    # 2·3 − 0 − 0, and 2·½ − 1 − ½
-    torch.testing.assert_close(result, f64(6, -0.5))
-    with pytest.raises(ValueError, match="a cloud of 1 draws"):
-        energy_distance(line, torch.zeros(2, 1, dtype=torch.int64), line, p)
-
-
-def test_energy_distance_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = concepts(6)
-    p, q = f64(0.4, 0.3, 0.1, 0.1, 0.1, 0), f64(0, 0.1, 0.2, 0.3, 0.2, 0.2)
-    between = torch.cdist(points, points)
-    truth = float(2 * p @ between @ q - p @ between @ p - q @ between @ q)
-    draws = p.expand(4000, -1).multinomial(5, replacement=True)
-    same, other = (energy_distance(points, draws, points, each.expand(4000, -1)) for each in (p, q))
-    assert float(same.mean()) == pytest.approx(0, abs=4 * float(same.std()) / 4000**0.5)
-    assert float(other.mean()) == pytest.approx(truth, abs=4 * float(other.std()) / 4000**0.5)
-    monkeypatch.setattr(divergence, "CELLS", 1)  # one input at a time
-    torch.testing.assert_close(
-        energy_distance(points, draws[:9], points, q.expand(9, -1)), other[:9]
-    )
 
 
 def test_expressions_translate_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
