@@ -44,7 +44,6 @@ SLOW: tuple[str, ...] = (
     "tests/inference/test_detailed_balance_em.py::test_each_step_trains",
     "tests/inference/test_gflownet_em.py::test_it_trains_where_nothing_can_be_listed",
     "tests/inference/test_wake_sleep_em.py::test_it_raises_the_evidence",
-    "tests/inference/test_wake_sleep_em.py::test_phases_in_order_with_and_without_a_vocabulary",
     "tests/language/test_distributions.py::test_expands_and_does_not_depend_on_the_batch",
     "tests/language/test_distributions.py::test_samples_follow_log_prob",
     "tests/language/test_moves.py::test_steps_lead",
@@ -70,10 +69,8 @@ SLOW: tuple[str, ...] = (
     "tests/test_layers.py::",
     "tests/training/test_phases.py::test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes",
     "tests/training/test_phases.py::test_an_inverse_temperature",
-    "tests/training/test_m_step.py::test_the_vae_is_pretrained",
     "tests/training/test_sentences.py::test_draws_of_another_language",
     "tests/training/test_sentences.py::test_draws_follow_the_judges_posterior",
-    "tests/training/test_walk.py::test_both_likelihoods_rest_where_forward_and_backward_policy_agree",
 )
 
 

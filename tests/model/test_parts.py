@@ -214,10 +214,9 @@ def test_a_label_head_of_a_subclass_is_trained() -> None:
     model, config = build_model(kind=Labelled), MStepConfig(lr_decoder=1e-2)
     m, x = MStep(model, bits, config), bits(500)
     assert len(model.phi) == len({*model.phi})
-    (group,) = [
-        g for g in m.optimizer.param_groups if any(p is model.head.bias for p in g["params"])
-    ]
-    assert group["lr"] == 2e-3  # the encoder's; the decoder alone has its own
+    rates = {id(p): group["lr"] for group in m.optimizer.param_groups for p in group["params"]}
+    assert rates[id(model.head.bias)] == rates[id(model.encoder.mean[0].bias)] == 2e-3
+    assert {rates[id(p)] for p in model.decoder.parameters()} == {1e-2}
 
     def log_likelihood() -> float:
         with torch.no_grad():

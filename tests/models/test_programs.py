@@ -117,27 +117,6 @@ def test_sequences_are_ordered_and_short_ones_preferred() -> None:
     assert float(log_p[0] - log_p[1]) == pytest.approx(0.5, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("settings", "fine"),
-    [
-        ({}, False),
-        ({"language.groups": (1,) * 32, "language.max_length": 7}, True),
-        ({"language.groups": (1,) * 32, "language.max_length": 7, "dynamics.features": 0}, False),
-    ],
-)
-def test_a_discretizer_that_reads_alone_sees_what_is_left_of_the_state(
-    settings: dict[str, Any], fine: bool
-) -> None:
-    """z − ẑ of the partial sentence through Fourier features, where sentences cannot be listed."""
-    model, _ = with_data(HBV | settings, "hbv")
-    width, d = model.language.width, model.latent
-    seen = model.discretizer.net[0].in_features - width
-    assert seen == (2 * (d + 128) if fine else d)
-    policy = model.add_sentence_policy()  # at z0, which lies at no embedding
-    assert policy.net[0].in_features - width == d
-    assert policy.units == model.discretizer.units // (1 + fine)
-
-
 def test_every_program_is_trained_here(files: Any) -> None:
     known = {model for models, _ in KINDS for model in models}
     assert known == {*registry.names("models"), *registry.names("datasets")} - {"attractor"}

@@ -205,7 +205,6 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
         ("sequences", None, {"readout": "discretizer"}, "sentences do not factor"),
         ("dsprites", None, {"readout": "discretizer"}, ""),
         ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
-        ("table", None, {"split_seed": 1, "held_out_fraction": 0.1}, ""),
         ("grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
         ("grammar", None, {"chains": 16}, "it is of draw_by=chain"),
         ("grammar", None, {"chains": 16, "draw_by": "chain"}, ""),

@@ -21,7 +21,6 @@ from plot_attractors.training import (
     SampledSentences,
     Sampling,
     m_step,
-    sentences,
 )
 from plot_attractors.training.sentences import pareto_shape, temperatures
 from plot_attractors.training.vocabulary.linear import with_token_axes
@@ -132,37 +131,6 @@ class Tabulated:
 
         found.draw = draw  # type: ignore[attr-defined]
         return found
-
-
-def spread(log_r: Tensor, log_p: Tensor) -> float:
-    """By how many nats log_r − log_p (S, B) differs between the sentences of an input."""
-    off = log_r - log_p
-    return float((off - off.mean(0)).abs().max().detach())
-
-
-@settings
-@pytest.mark.parametrize("beta", [None, 1.0])
-def test_candidates_are_weighted_and_moved_by_the_judges_posterior(
-    build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], beta: float | None
-) -> None:
-    """log R and its form for Gibbs moves are log P(s | x) but for a constant of each input."""
-    model, q, seen = of_setting(build, setting), inputs(), []
-    anneal = sentences.anneal
-
-    def spy(language: Language, s: Tensor, log_q: Tensor, log_p: Any, *rest: Any) -> Any:
-        seen.append((log_p, rest[2]))
-        return anneal(language, s, log_q, log_p, *rest)
-
-    monkeypatch.setattr(sentences, "anneal", spy)
-    policy = model.add_sentence_policy()
-    SampledSentences(model, policy, Sampling(8)).draw(q, 4.0, beta=beta)
-    SampledSentences(model, policy, Sampling(8, 3)).draw(q, 4.0, model.language, beta)
-    s = model.sentences[:, None].expand(-1, 3, -1)
-    log_p = model.posterior.log_prob(q, beta).T
-    assert len(seen) == 2
-    for log_r, log_additions in seen:
-        assert spread(log_r(s), log_p) < 2e-3
-        assert torch.allclose(log_additions(s)[-1], log_r(s), atol=1e-4)
 
 
 @settings

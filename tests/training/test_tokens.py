@@ -166,13 +166,3 @@ def test_tokens_of_an_exclusive_group_share_an_axis(build: Any) -> None:
     assert reset_tokens(model, model.encoder(x), torch.zeros(100, 9)) == 9
     assert layer.axes.tolist() == [0, 0, 1, 1, 1, 3, 3, 0, 0]
     assert model.posterior.factored
-
-
-def test_a_token_stays_where_sentences_would_not_factor_without_it(build: Any) -> None:
-    """13 tokens on an axis have more than 4,096 subsets."""
-    model = build(sd=0.1, language=free(15, 15))
-    set_tokens(model, [0] * 12 + [1] * 3, [float(k) for k in range(1, 13)] + [0.0, 1.0, 2.0])
-    x = torch.randn(100, 3) + torch.tensor([50.0, 0.0, 0.0])
-    assert reset_tokens(model, model.encoder(x), torch.zeros(100, 15)) == 1
-    assert model.sentence_encoder.mean.axes.tolist() == [0] * 12 + [1] * 3
-    assert model.posterior.factored
