@@ -125,15 +125,15 @@ def missing(run: Run, path: str) -> list[str]:
             continue
         program = registry.load("analyses", name)
         try:
-            applies = analysis.applies(program, run)
+            lacked = analysis.unmet(program, run)
         except Exception as error:  # of a model, of any kind
             why = " ".join(str(error).split()) or type(error).__name__
             sentences.append(f"{name} cannot be made: {why}.")
             continue
-        if applies:
-            to_make.append(name)
+        if lacked:
+            sentences.append(f"{name} needs {lacked}.")
         else:
-            sentences.append(f"{analysis.condition(program, name)}.")
+            to_make.append(name)
     if to_make:
         command = shlex.join(["plot-attractors", "analyze", path, *to_make])
         sentences.append(f"Not made, or failed: the command that makes them is {command}")

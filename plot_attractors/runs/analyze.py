@@ -15,7 +15,7 @@ import torch
 from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 
-__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "require"]
+__all__ = ["AnalysisResult", "about", "analyze", "unmet"]
 
 Settings = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ def analyze(
     Each starts from the seed after the run's, so that its result does not depend on the others. One
     that fails leaves its earlier results and the other analyses alone. An analysis program may
     define ``NEEDS``, see `plot_attractors.analysis.shape`; where a run lacks it, the analysis is
-    left out, with its `condition` in the log, or refused if it was named. Those of a model of the
+    left out, which the log says, or refused if it was named. Those of a model of the
     package go to a copy of it, ``./pretrained-NAME``.
 
     Args:
@@ -75,8 +75,8 @@ def analyze(
     for file, program in programs.items():
         if missing and (run.path / "analyses" / file.stem).is_dir():
             continue
-        if (missing or not names) and not applies(program, run):
-            logger.info("left out: %s", condition(program, file.stem))
+        if (missing or not names) and (lacked := unmet(program, run)):
+            logger.info("left out: %s needs %s", file.stem, lacked)
             continue
         results.append(_analyze(run, file, program, configs[file]))
         if on_result is not None:
@@ -84,25 +84,15 @@ def analyze(
     return results
 
 
-def applies(program: ModuleType, run: Run) -> bool:
-    """Whether a run has what an analysis program ``NEEDS``, and it need not be named."""
-    return not hasattr(program, "NAMED_ONLY") and _met(program, run)
-
-
-def _met(program: ModuleType, run: Run) -> bool:
+def unmet(program: ModuleType, run: Run, named: bool = False) -> str:
+    """What a run lacks of an analysis program's ``NEEDS``, in words, or that it must be `named`;
+    empty where it can be made.
+    """
+    if hasattr(program, "NAMED_ONLY") and not named:
+        return str(program.NAMED_ONLY)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        return not hasattr(program, "NEEDS") or bool(program.NEEDS.met(run))
-
-
-def condition(program: ModuleType, name: str) -> str:
-    """What an analysis needs of a run, a sentence without its full stop."""
-    return f"{name} needs {getattr(program, 'NAMED_ONLY', program.NEEDS.words)}"
-
-
-def require(program: ModuleType, name: str, run: Run) -> None:
-    """Raises the ValueError of an analysis that was named, and cannot be made of a run."""
-    if not _met(program, run):
-        raise ValueError(f"{name} needs {program.NEEDS.words}: leave it out")
+        met = not hasattr(program, "NEEDS") or program.NEEDS.met(run)
+    return "" if met else str(program.NEEDS.words)
 
 
 def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> AnalysisResult:
@@ -112,7 +102,8 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
     begun = time.monotonic()
     error: Exception | None = None
     try:
-        require(program, file.stem, run)
+        if lacked := unmet(program, run, named=True):
+            raise ValueError(f"{file.stem} needs {lacked}: leave it out")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         with torch.random.fork_rng(devices=[]):

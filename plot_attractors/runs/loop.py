@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
-import io
 import itertools
 import json
 import logging
@@ -14,11 +12,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import pandas as pd
 import torch
 
 from plot_attractors.runs import environment as environment_
@@ -199,7 +198,7 @@ class Loop:
                     f"the parameter {name} is not finite after update {position}; {self.path} "
                     "keeps the checkpoint before"
                 )
-        metrics = table(self.rows).encode()
+        metrics = pd.DataFrame(self.rows).to_csv(index=False).encode() if self.rows else b""
         store.write(self.path / "metrics.csv", metrics)
         store.save_checkpoint(
             self.path,
@@ -217,22 +216,6 @@ class Loop:
             },
             self.config,
         )
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The text of metrics.csv: a column for each metric, empty in rows without it.
-
-    >>> print(table([{"step": 1, "a": 1.5}, {"step": 2, "b": 0.1}]), end="")
-    step,a,b
-    1,1.5,
-    2,,0.1
-    """
-    columns, file = dict.fromkeys(name for row in rows for name in row), io.StringIO()
-    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-    if rows:
-        writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
 
 
 # SIGUSR2 is how SLURM says that the time is nearly up

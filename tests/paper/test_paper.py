@@ -20,7 +20,7 @@ from plot_attractors.paper.plan import planned
 from plot_attractors.report.builder import anchor
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, fit, registry, settings, tables
-from plot_attractors.runs.analyze import analyze, applies
+from plot_attractors.runs.analyze import analyze, unmet
 
 OF_NUMBERS = {number.metric.analysis for number in results.NUMBERS}
 
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             found = analyze(run.path, list(sizes), settings=sizes)
             assert [result.error for result in found] == [None] * len(found)
             assert {result.name for result in found} == {
-                name for name in sizes if applies(registry.load("analyses", name), Run(run.path))
+                name for name in sizes if not unmet(registry.load("analyses", name), Run(run.path))
             }
     write_page(out, runs, "smoke")
     return out

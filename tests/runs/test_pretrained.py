@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from plot_attractors import cli
 from plot_attractors.gflownet import certificate
 from plot_attractors.report import report
-from plot_attractors.runs import Run, pretrained, registry
-from plot_attractors.runs.analyze import analyze, applies
+from plot_attractors.runs import Run, pretrained
+from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.compare import compare
 from plot_attractors.runs.numbers import numbers
 from tests.small import SETTINGS
@@ -87,7 +87,6 @@ def test_analyses_and_reports_go_to_a_copy(
 def test_what_needs_the_record_of_the_training_does_not_apply() -> None:
     (result,) = analyze(Run(NAME), ["training"])
     assert "training needs a record of the training" in str(result.error)
-    assert not applies(registry.load("analyses", "training"), Run(NAME))
 
 
 def test_what_is_not_there_or_in_the_way_gets_a_sentence(tmp_path: Path) -> None:
