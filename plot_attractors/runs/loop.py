@@ -209,7 +209,6 @@ class Loop:
                 "position": position,
                 "total": self.total,
                 "rows": self.rows,
-                "metrics": store.digest(metrics),
                 "window": self.window,
                 "data": dict(self.data),
                 "seconds": self.elapsed,

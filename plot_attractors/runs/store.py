@@ -147,7 +147,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         try:
             content = io.BytesIO(file.read_bytes())
             with zipfile.ZipFile(content) as archive:
-                damaged = archive.testzip()  # by the checksums of the parts, which torch ignores
+                # torch ignores the checksums of parts, and does not read one marked as a folder
+                folders = [i.filename for i in archive.infolist() if i.external_attr & 0x10]
+                damaged = archive.testzip() or ", ".join(folders)
             content.seek(0)
             checkpoint = torch.load(content, "cpu", weights_only=True)
         except Exception as error:  # torch and zipfile raise many kinds

@@ -40,11 +40,6 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
 
 def read_table(file: Path, **options: Any) -> pd.DataFrame:
     """The table in a file, by `pandas.read_csv`; ValueError where it is not what was written."""
-    return pd.DataFrame(pd.read_csv(io.BytesIO(_checked(file)), **options))
-
-
-def _checked(file: Path) -> bytes:
-    """What a file holds; a file that a program wrote itself has no checksum."""
     content, known = file.read_bytes(), file.with_name(CHECKSUMS)
     digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
     if file.name in digests and digest(content) != digests[file.name]:
@@ -52,16 +47,14 @@ def _checked(file: Path) -> bytes:
             f"{file} is damaged: it is not what was written, by its checksum; make the analysis "
             f"{file.parent.name} again, or, if you changed it, remove {CHECKSUMS} beside it"
         )
-    return content
+    return pd.DataFrame(pd.read_csv(io.BytesIO(content), **options))
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The tables (``.csv``) and arrays (``.npz``) in the folder of an analysis, by file name;
-    ValueError as of `read_table`.
-    """
+    """The tables (``.csv``) and arrays (``.npz``) in the folder of an analysis, by file name."""
     tables: dict[str, Any] = {path.name: read_table(path) for path in sorted(folder.glob("*.csv"))}
     for path in sorted(folder.glob("*.npz")):
-        with np.load(io.BytesIO(_checked(path))) as arrays:
+        with np.load(path) as arrays:
             tables[path.name] = dict(arrays)
     return tables
 
