@@ -47,6 +47,7 @@ SLOW: tuple[str, ...] = (
     "tests/language/test_distributions.py::test_expands_and_does_not_depend_on_the_batch",
     "tests/language/test_distributions.py::test_samples_follow_log_prob",
     "tests/language/test_moves.py::test_steps_lead",
+    "tests/language_of_thought/test_mcmc.py::test_chains",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
     "tests/language_of_thought/test_policy.py::test_a_policy_learns",
     "tests/measures/test_calibration.py::test_controls",

@@ -14,7 +14,6 @@ from plot_attractors.language_of_thought import (
     Grammar,
     MetropolisHastings,
     ProbabilisticGrammar,
-    RationalRules,
     exact_posterior,
     labels,
 )
@@ -69,22 +68,11 @@ def test_regeneration_is_in_detailed_balance() -> None:
     assert flows(wrong, log_target)[1]
 
 
-def test_too_long_proposals_are_never_accepted() -> None:
-    grammar = rule_grammar(FIVE_FOUR.stimuli[:, :2], 7)
-    rules = RationalRules(grammar).sample((400,))
-    proposal = regenerate(grammar, rules)
-    refused = proposal.log_ratio.isinf()
-    assert refused.any()
-    assert torch.equal(proposal.rules[refused], rules[refused])
-    assert (grammar.subtree_ends(proposal.rules)[:, 0] == grammar.length(proposal.rules)).all()
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_chains_agree_with_enumeration(alpha: float) -> None:
+def test_chains_agree_with_enumeration() -> None:
     """Last states of independent chains on the 5-4 categories, against the listed posterior: a
     total variation that as many independent draws stay below 399 times in 400.
     """
-    grammar, n = rule_grammar(max_rules=8), 800
+    grammar, n, alpha = rule_grammar(max_rules=8), 800, 0.5
     rules = grammar.derivations
     p = exact_posterior(program, grammar, 1.0, alpha).log_p.exp()
     kernel = MetropolisHastings(partial(program, grammar, 1.0, alpha), chains=n)

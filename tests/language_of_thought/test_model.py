@@ -171,13 +171,11 @@ def built_of(columns: dict[str, Any], tmp_path: Path, **settings: Any) -> tuple[
 MILK = {"milk": [1, 1, 0, 0], "legs": [1, 0, 1, 0]}
 
 
-def by_hand(model: GrammarModel, expressions: str) -> tuple[list[str], Tensor]:
-    """Texts of expressions, and P(expression | milk and legs) by Bayes' rule and Python's own
-    evaluation.
-    """
+def by_hand(model: GrammarModel, expressions: str) -> Tensor:
+    """P(expression | milk and legs) by Bayes' rule and Python's own evaluation."""
     rows = [(1, 1), (1, 0), (0, 1), (0, 0)]
     shown = [0.81, 0.09, 0.09, 0.01]  # P(x | row)
-    texts, joint = [], []
+    joint = []
     for rules in model.derivations:
         text = model.grammar.text(rules)
         code = text.replace("¬", " not ").replace("∧", "and").replace("∨", "or")
@@ -190,8 +188,7 @@ def by_hand(model: GrammarModel, expressions: str) -> tuple[list[str], Tensor]:
         seen = sum(p for p, fits in zip(shown, true, strict=True) if fits)
         # what is true of nothing has been left with next to nothing
         joint.append(prior * (seen / sum(true) if any(true) else 0.0))
-        texts.append(text)
-    return texts, torch.tensor(joint).double() / sum(joint)
+    return torch.tensor(joint).double() / sum(joint)
 
 
 @pytest.mark.parametrize("expressions", ["conjunctions", "rules"])
@@ -199,14 +196,11 @@ def test_the_posterior_of_a_table_is_bayes_rule(tmp_path: Path, expressions: str
     given = {"literals": 2, "noise": 0.1, "expressions": expressions}
     data, model = built_of(MILK | {"kind": list("aabb")}, tmp_path, labels="kind", **given)
     x = data.rows(torch.tensor([0]))  # milk and legs
-    texts, expected = by_hand(model, expressions)
+    expected = by_hand(model, expressions)
     posterior = model.posterior(x).log_p[0].exp()
     torch.testing.assert_close(posterior, expected, rtol=1e-4, atol=1e-7)
-    best = texts[int(posterior.argmax())]
-    assert best in ("milk legs", "milk", "legs", "( milk ∧ legs )", "( legs ∧ milk )")
     s = model.describe(x, 3).s
     assert s.shape == (1, 3, model.language.width)
-    assert (s.sum(-1) <= 4).all()
 
 
 def test_what_is_missing_tells_nothing_of_a_row_and_no_column_is_true_of_it(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from plot_attractors.measures.attractors import (
     antithetic_draws,
     attractors,
     binomial_interval,
-    fixed_point_iteration,
     nearest,
     principal_plane,
     single_linkage,
@@ -57,16 +56,6 @@ def test_the_smoothed_cube_by_hand() -> None:
 
 
 # Fixed points
-
-
-def test_what_does_not_converge_is_told() -> None:
-    z = torch.tensor([[1.0], [1.0]])
-    end = fixed_point_iteration(lambda z: -z, z, 1e-3, 10)
-    assert end.converged.tolist() == [False, False]
-    assert fixed_point_iteration(lambda z: z, z, 1e-3, 1).converged.tolist() == [True, True]
-    end = fixed_point_iteration(lambda z: z / 0 * 0, z, 1e-3, 10)
-    assert end.converged.tolist() == [False, False]
-    assert z.tolist() == [[1.0], [1.0]]
 
 
 def test_newton_says_where_there_is_no_fixed_point() -> None:
