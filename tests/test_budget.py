@@ -40,7 +40,7 @@ LINES = {
     "docs/": 433,
     "tests/": 15749,
 }
-WORDS = 41015  # of pages
+WORDS = 41072  # of pages
 SLACK_OF_WORDS = 1000
 
 
