@@ -68,9 +68,6 @@ class Config(probes.DecoderTraining):
 
     inputs: Size = setting(500, "inputs of each split")
     draws: Size = setting(32, "sentences of each")
-    disjunctions: bool = setting(
-        False, "of a table: expressions with ∨, too, not conjunctions alone"
-    )
 
 
 def _has_grammar(run: Run) -> bool:
@@ -266,13 +263,12 @@ POSTERIORS = 256  # rows of which the posterior over expressions is held at once
 CELLS = 20_000_000  # probabilities of expressions that are held at once
 
 
-def _table_grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
-    """The grammar of a table, of expressions as long as can be listed."""
-    rules: dict[str, Any] = {"expressions": "rules" if disjunctions else "conjunctions"}
+def _table_grammar(data: BinaryTable) -> GrammarModel:
+    """Conjunctions of a table's columns, as long as can be listed."""
     for longest in range(MOST_LITERALS, 1, -1):
         with contextlib.suppress(ValueError):  # too many
-            return _grammar(data, literals=longest, **rules)
-    return _grammar(data, literals=1, **rules)
+            return _grammar(data, literals=longest)
+    return _grammar(data, literals=1)
 
 
 def _concepts(p: Tensor) -> Tensor:
@@ -281,7 +277,7 @@ def _concepts(p: Tensor) -> Tensor:
 
 
 def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.DataFrame]:
-    grammar = _table_grammar(data, config.disjunctions)
+    grammar = _table_grammar(data)
     model = run.model
     rows, split = numbered_rows(data, config.inputs)
     x = data.rows(rows)
@@ -296,8 +292,7 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
     means: Any = grammar.objects.probabilities
     told = true[known] @ means.double() / true[known].sum(-1, keepdim=True)  # (E, columns)
     texts = [grammar.grammar.text(rule) for rule in grammar.derivations[known]]
-    if not config.disjunctions:
-        texts = [text.replace(" ", " ∧ ") for text in texts]
+    texts = [text.replace(" ", " ∧ ") for text in texts]
     answers, drawn = [], []
     for part in x.split(max(1, min(POSTERIORS, CELLS // len(known)))):
         p = grammar.posterior(part).log_p.exp()[:, known]
@@ -339,8 +334,8 @@ def _measure_table(run: Run, data: BinaryTable, config: Config) -> dict[str, pd.
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Tables that compare the model with grammars that suit the data, by exact posteriors: of a
-    tree with `GRAMMARS`, of a table's first rows with conjunctions of at most three columns, or
-    with `disjunctions` rules with ∧ and ∨, as long as can be listed.
+    tree with `GRAMMARS`, of a table's first rows with conjunctions of at most three columns, as
+    long as can be listed.
 
     A *concept* is what a sentence tells of features y, and an answer is their mixture,
     Q(y | x) = Σ_s P(s | x) p(y | s): over `draws` sentences of the model, exact for a grammar.

@@ -169,21 +169,3 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     assert whole["floor"] < whole["value"] < whole["shuffled"]
     assert {*tables["summary.csv"]["feature"]} == {"all", "milk", "fins", "legs", "eggs"}
     assert not compare_language_of_thought.draw(tables)
-
-
-def test_a_disjunction_is_found_where_conjunctions_are_far(table: Any) -> None:
-    """A token for "milk or fins": only rules with ∨ say what its sentences do."""
-    rows = table.rows(torch.arange(60))
-    either = rows[:, :2].any(-1)
-    means = torch.stack([rows[~either].mean(0), rows[either].mean(0)]).clamp(1e-3, 1 - 1e-3)
-    run = says(
-        table, Language((1,), min_length=0),
-        lambda x: x[:, :2].amax(-1, keepdim=True), lambda s: means[s[..., 0].long()],
-    )  # fmt: skip
-    told = {}
-    for disjunctions in (False, True):
-        tables = measured(NAME, run, inputs=60, draws=4, disjunctions=disjunctions)
-        told[disjunctions] = tables["translations.csv"].set_index("sentence").loc["A"]
-    assert told[True]["residual"] < 0.9 * told[False]["residual"]
-    assert told[False]["expression"] == "∅"
-    assert told[True]["expression"] in ("( milk ∨ fins )", "( fins ∨ milk )")
