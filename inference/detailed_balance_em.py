@@ -27,7 +27,6 @@ BETA = 0.25  # of the KL term that moves ẑ_s
 SLEEP_PRIOR = 0.5  # share of backward ones with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
 ALPHA = 0.05  # α_dyn and α_disc, the probabilities of an off-policy step and token
 POPULATE_EVERY = 100  # updates of an E-step or an M-step
-ANNEALED = 0.6  # part of an E-step in which ε falls
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,6 @@ class Config:
     flow_sentences: Literal["buffer", "new"] = setting(
         "buffer", "Algorithms 3, 4, or Eq. flow_estimate"
     )
-    flow_lr: Positive = setting(1.0, "learning rate of log Z and g, in units of lr")
-    epsilon_start: Positive | None = setting(None, "ε from which an E-step comes down to epsilon")
     lam: Annotated[float, Range(0, 100)] = setting(
         0.0, "λ of sub-trajectory balance; 0: detailed balance"
     )
@@ -88,17 +85,14 @@ class DetailedBalanceEM:
         self.inputs = training.input_source(data, model)
         weights = training.MStepConfig(c.lr, 1.0, 1.0)
         self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)
-        flow = [*self.log_z.parameters(), *self.g.parameters()]
         self.of_discretizer = [*model.discretizer.parameters(), *self.log_z.parameters()]
         self.of_dynamics = model.theta
         self.theta, self.discretizer = (
-            torch.optim.Adam(_groups(p, flow, c.lr, c.flow_lr), c.lr, fused=True)
-            for p in (self.of_dynamics, self.of_discretizer)
+            torch.optim.Adam(p, c.lr, fused=True) for p in (self.of_dynamics, self.of_discretizer)
         )
         buffer = gflownet.ReplayBuffer
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
-        self.epsilon = model.epsilon
         dynamics: Any = model.forward_dynamics
         self.explores = gflownet.exploring(dynamics, ALPHA, dynamics.max_step)
         self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
@@ -152,12 +146,6 @@ class DetailedBalanceEM:
         return e, gflownet.Trajectories(z, z0), old["s"]
 
     # -- the E-step ------------------------------------------------------------------------------
-    def anneal(self, progress: float) -> None:
-        """ε falls geometrically to its own value in the first 60 % of an E-step."""
-        left = max(0.0, 1 - progress / ANNEALED)
-        start = self.config.epsilon_start or self.epsilon
-        self.model.epsilon = self.epsilon * (start / self.epsilon) ** left
-
     def update_dynamics(self) -> Tensor:
         """Algorithm 3, with the flow of Algorithm 4."""
         model = self.model
@@ -195,11 +183,9 @@ class DetailedBalanceEM:
 
     def begin_e_step(self) -> None:
         """All trajectories anew: the reward has changed."""
-        self.anneal(0.0)
         self.populate(self.config.replay)
 
     def e_step(self, at: training.At) -> dict[str, training.Scalar]:
-        self.anneal(at.progress)
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             self.populate(max(1, self.config.replay // 8))
         return {
@@ -254,12 +240,3 @@ class OneOrder:
     def log_prob(self, s: Tensor) -> Tensor:
         log_pf, log_pb = self.model.discretizer.score(s, self.z, self.z0)
         return log_pf - log_pb
-
-
-def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:
-    """Parameter groups of an optimizer; those which are among `faster` have `rate` times lr."""
-    fast = {*faster}
-    return [
-        {"params": [p for p in parameters if p not in fast]},
-        {"params": [p for p in parameters if p in fast], "lr": rate * lr},
-    ]

@@ -237,24 +237,3 @@ def test_both_flows_are_of_the_buffers_sentence_unless_new_ones_are_asked_for(ne
     assert bool(same.all()) != new
     if not new:
         assert (s[0][:, None] == buffer["s"]).all(-1).any(1).all()
-
-
-def test_epsilon_comes_down_in_an_e_step() -> None:
-    fit = run_to(build(epsilon_start=0.4, e_updates=20), "e_step")
-    own, result = fit.model.epsilon, []
-    while fit.phase.name == "e_step":
-        fit.step()
-        result.append(fit.model.epsilon)
-    assert result[0] == pytest.approx(0.4)
-    assert result[6] == pytest.approx((0.4 * own) ** 0.5)
-    assert result[12:] == [pytest.approx(own)] * 8
-    fit = run_to(fit, "e_step", 1)
-    fit.step()
-    assert fit.model.epsilon == pytest.approx(0.4)
-
-
-def test_log_z_and_g_may_learn_faster() -> None:
-    fit = run_to(build(flow_lr=10.0), "e_step")
-    rates = {id(p): g["lr"] for g in fit.state["theta"].param_groups for p in g["params"]}
-    assert {rates[id(p)] for p in fit.model.flow_correction.parameters()} == {0.01}
-    assert {rates[id(p)] for p in fit.model.forward_dynamics.parameters()} == {0.001}
