@@ -29,7 +29,6 @@ SLOW: tuple[str, ...] = (
     "tests/analysis/test_probes.py::test_two_decoders_of_a_run_are_unlike_and_trained_once",
     "tests/analysis/test_sampling.py::test_draws_follow_the_listed_posterior",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
-    "tests/baselines/test_hard_coded.py::test_what_composition_describes_has_tokens_of_its_own",
     "tests/data/test_dsprites.py::test_contract",
     "tests/data/test_dsprites.py::test_coverage_is_the_covered_part_of_a_pixel",
     "tests/docs/test_how_to.py::test_a_diffusion_sampler",

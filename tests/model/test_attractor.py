@@ -160,15 +160,11 @@ def test_z0_is_the_mean_or_a_sample() -> None:
 def test_describe_takes_arrays_and_refuses_what_it_would_answer_wrongly() -> None:
     run = untrained()
     x = run.data.batch(3).x
-    for given in (x.numpy(), x.long(), x.numpy().astype(int)):
-        assert run.model.describe(given, 2).s.shape[:2] == (3, 2)
+    assert run.model.describe(x.numpy().astype(int), 2).s.shape[:2] == (3, 2)
     assert run.model.describe(x[0].numpy()).s.shape[:2] == (1, 1)
     with pytest.raises(
         ValueError, match=rf"inputs have the shape \('n', {x.shape[1]}\), and these"
     ):
         run.model.describe(x[:, 1:])
-    for number in (255, -1):
-        with pytest.raises(
-            ValueError, match=f"0, 1 or, where they are missing, NaN, and some are {number}"
-        ):
-            run.model.describe(number * x)
+    with pytest.raises(ValueError, match="0, 1 or, where they are missing, NaN, and some are 255"):
+        run.model.describe(255 * x)

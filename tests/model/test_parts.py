@@ -152,13 +152,6 @@ def test_tokens_of_a_subclass_with_a_call_of_its_own_have_no_axes() -> None:
     assert torch.allclose(model.reward.log_additions(q, s), exact, atol=1e-5)
 
 
-def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
-    model = tiny()
-    assert not model.input_dependent
-    model.forward_dynamics = part(lambda z, t, z0: Normal(z, 0.1 + 0.1 * z0.sigmoid()))
-    assert model.input_dependent
-
-
 # -- trajectories
 
 
