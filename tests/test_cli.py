@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -13,12 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
-from plot_attractors.cli.views import TrainingView
-from plot_attractors.runs import Progress, Run, registry, store
+from plot_attractors.runs import Run, registry, store
 
 TOYS = Path(__file__).parent / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
@@ -66,16 +63,6 @@ def test_fit_changes_settings_and_prints_plain_lines(run: Path, tmp_path: Path) 
     assert "\x1b" not in result.stdout
 
 
-def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
-    screen = io.StringIO()
-    metrics = {"db_loss": 0.12345, "sentences_in_use": 312.0}
-    with TrainingView(Console(file=screen, force_terminal=True, width=100)) as view:
-        view.show(Progress(30, 120, "E-step", 2, metrics, 9.0, 75.4))
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
-    for part in ("E-step 2", "30/120", "1.3 minutes left", "db_loss 0.1235", "in_use 312"):
-        assert part in text
-
-
 MISTAKES = r"""
 fit no_such_program => there is no program 'no_such_program' in models
 fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
@@ -83,14 +70,11 @@ fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference o
 fit hbv --data hbv => hbv and hbv are both data sets: leave --data out
 fit images --data photos => No such file or directory: '.*photos'
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
-fit vqvae --data a.npy => No such file
 analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN training ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
-analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
 analyze pretrained:nothing => there is no trained model 'pretrained:nothing' in this package
 export RUN out => was fitted by a program of your own
-report nowhere => nowhere is not the directory of a run
 """
 
 

@@ -155,25 +155,19 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         compare(run, topic="sound")
 
 
-def test_only_settings_that_differ_are_shown(tmp_path: Path) -> None:
+def test_settings_that_differ_in_all_programs_that_have_them_are_shown(tmp_path: Path) -> None:
     sleep = {"sleep": {"steps": 8, "walk": 1}}
     a = make(tmp_path / "a", settings={"lr": 0.01, "tokens": [1, 3], **sleep})
     b = make(tmp_path / "b", settings={"sleep": {"steps": 4, "walk": 1}}, preset="demo")
-    table = compare([a, b])
-    assert settings_of(table) == ["preset", "lr", "tokens", "sleep.steps"]
-    assert table[["run", "preset", "lr", "sleep.steps", "tokens"]].values.tolist() == [
-        ["a", "full", "0.01", "8", "1,3"],
-        ["b", "demo", "0.001", "4", "1,2"],
+    c = make(tmp_path / "c", settings={"rate": 0.5}, inference="other_em")
+    table = compare([a, b, c])
+    shown = ["inference", "preset", "lr", "tokens", "sleep.steps"]
+    assert settings_of(table) == shown
+    assert table[["run", *shown]].values.tolist() == [
+        ["a", "gflownet_em", "full", "0.01", "1,3", "8"],
+        ["b", "gflownet_em", "demo", "0.001", "1,2", "4"],
+        ["c", "other_em", "full", "0.001", "1,2", ""],
     ]
-
-
-def test_a_setting_of_another_program_is_no_difference(tmp_path: Path) -> None:
-    a = make(tmp_path / "a", settings={"alpha": 2})
-    b = make(tmp_path / "b", inference="other_em", settings={"rate": 0.5})
-    assert settings_of(compare([a, b])) == ["inference"]
-    table = compare([a, b, make(tmp_path / "c", settings={"alpha": 3})])
-    assert settings_of(table) == ["inference", "alpha"]
-    assert table["alpha"].tolist() == ["2", "", "3"]  # whole numbers stay whole
 
 
 def test_runs_that_differ_in_the_seed_have_a_mean_and_a_standard_deviation(tmp_path: Path) -> None:
