@@ -26,7 +26,7 @@ LINES = {
     "plot_attractors/measures/": 1673,
     "plot_attractors/analysis/": 1594,
     "plot_attractors/baselines/": 691,
-    "plot_attractors/runs/": 2228,
+    "plot_attractors/runs/": 2225,
     "plot_attractors/report/": 1790,
     "plot_attractors/paper/": 597,
     "plot_attractors/cli/": 696,

@@ -47,17 +47,14 @@ def lock(path: Path) -> Iterator[None]:
     others = any(not entry.name.startswith(".") for entry in path.iterdir())
     if others and not (path / "config.toml").is_file():
         raise ValueError(f"{path} is not empty and holds no run: choose another --out")
-    held = FileLock(path / LOCK)
     try:
-        held.acquire(timeout=LOCK_SECONDS)
+        held = FileLock(path / LOCK).acquire(timeout=LOCK_SECONDS)
     except Timeout:
         raise ValueError(
             f"another process is training in {path}: wait for it, or choose another --out"
         ) from None
-    try:
+    with held:
         yield
-    finally:
-        held.release()
 
 
 def is_locked(path: Path) -> bool:
