@@ -38,7 +38,6 @@ SLOW: tuple[str, ...] = (
     "tests/examples/",
     "tests/gflownet/test_flows.py::test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k",
     "tests/gflownet/test_trajectory_balance.py::test_a_learned_log_z_follows",
-    "tests/gflownet/test_log_ratios.py::test_an_automatic_guide_over_a_simplex",
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
     "tests/inference/test_detailed_balance_em.py::test_each_step_trains",
     "tests/inference/test_gflownet_em.py::test_it_trains_where_nothing_can_be_listed",
