@@ -23,8 +23,3 @@ def stray(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_spreads_in_prose_stand_in_a_table(page: Path) -> None:
     assert stray(page.read_text("utf-8")) == []
-
-
-def test_another_number_is_noticed() -> None:
-    assert len(MADE) > 300
-    assert stray("KL is 0.123 (0.009 to 0.456).") == ["0.123 (0.009 to 0.456)"]

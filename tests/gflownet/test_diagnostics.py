@@ -170,17 +170,13 @@ def test_a_collapsed_guide_is_not_reported_as_exact() -> None:
 
 def test_every_row_of_a_batch_has_its_evidence() -> None:
     x = torch.tensor([[0.0, 0.5], [1.0, -1.0], [3.0, 2.0]])
-    wide = partial(rows_guide, scale=1.2)
     tree, whole = (
-        to_datatree(rows_model, wide, x, batch_plate=plate, draws=500) for plate in ("rows", None)
+        to_datatree(rows_model, rows_guide, x, batch_plate=plate, draws=50)
+        for plate in ("rows", None)
     )
-    result = psis(tree).isel(chain=0)
     expected = dist.Normal(0.0, 1.25**0.5).log_prob(x).sum(-1)
-    assert result["log_z"].dims == ("rows",)
-    assert (abs(result["log_z"] - expected.numpy()) < 4 * result["log_z_error"]).all()
-    assert (result["log_z_error"] < 0.05).all()
-    total = tree["sample_stats"]["log_weight"].sum("rows")
-    np.testing.assert_allclose(whole["sample_stats"]["log_weight"], total, atol=1e-4)
+    np.testing.assert_allclose(drawn(tree, "log_weight"), expected.expand(50, 3), atol=1e-4)
+    np.testing.assert_allclose(drawn(whole, "log_weight"), expected.sum().expand(50), atol=1e-4)
 
 
 # -- calibration
@@ -220,6 +216,7 @@ def test_a_p_value_is_that_of_enumeration() -> None:
     ranks = np.random.default_rng(1).integers(0, 100, (200, 50))
     ranks[:, 7] = ranks[:, 7] ** 2 // 99
     assert np.flatnonzero(_p_adjusted(ranks, 99) < 0.05).tolist() == [7], "times their number"
+    assert _p_adjusted(np.zeros((200, 1)), 99)[0] == 1 / 10_001, "of 10,000 and the sample itself"
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:

@@ -84,10 +84,15 @@ def of_model(pair: Pair, loss: Tensor) -> list[Tensor]:
     return [gradients[name] for name in ("p0", "p1", "means")]
 
 
+def zeros(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(value) for name, value in values.items()}
+
+
 K = 20_000
 LEARNED: dict[str, Callable[[Pair], LogRatioLoss]] = {
     "trajectory balance": lambda _: TrajectoryBalance(K),
     "VarGrad, tempered": lambda pair: VarGrad(K, behaviour=tempered(pair.guide, 3.0)),
+    "VarGrad, other values": lambda _: VarGrad(K, replay=lambda drawn, _: zeros(drawn.values)),
     "forward KL": lambda _: ForwardKL(K),
 }
 
