@@ -17,7 +17,7 @@ from plot_attractors.report import export as export_
 from plot_attractors.report.export import export
 from plot_attractors.runs import Run, fit, pretrained, registry, store
 from plot_attractors.runs.analyze import unmet
-from plot_attractors.runs.numbers import numbers, value_of
+from plot_attractors.runs.numbers import numbers
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 FILES = {"card.md", "config.toml", "environment.json", "numbers.json", "weights.safetensors"}
@@ -48,7 +48,7 @@ def outside(run: Run, *analyses: str) -> list[str]:
     for name, before in kept["again"].items():
         if (metric := METRICS[name]).analysis in tables:
             error = SPREADS * max(before["sd"], 0.01 * abs(before["mean"]), 1e-3)
-            found = value_of(tables[metric.analysis], metric)
+            found = metric.read(tables[metric.analysis])
             near = [abs(before["mean"] - of) <= error for of in (found, kept["analyses"][name])]
             result += [] if all(near) else [name]
     return result
