@@ -79,7 +79,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     - ``morphs.csv``, a row for each morph: ``morph``, from 0 to 1; ``chosen``, the share of b at T,
       ``low``, ``high`` (Wilson); ``exact``: by the exact posterior; ``up`` and ``down``, in series;
-      ``responded``; ``time``, ``q10``, ``q50``, ``q90`` of responses within 2T;
+      ``responded``; ``time``, ``q10``, ``q90`` of responses within 2T;
     - ``discrimination.csv`` (t, morph, d, labels): d′ between a morph and the next one by states at
       t, see `d_prime`; ``labels``: z(P_b of the next) − z(P_b) of choices at T alone;
     - ``summary.csv`` (statistic, value): `summarise`; ``morphs.npz``: the inputs.
@@ -101,14 +101,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     n = choice.shape[1]
     low, high = binomial_interval(choice.sum(1), n)
     time = result.time.view(points, -1)
-    quantiles = time.nanquantile(torch.tensor([0.1, 0.5, 0.9]), 1)
+    low_time, high_time = time.nanquantile(torch.tensor([0.1, 0.9]), 1)
     table = pd.DataFrame({
         "morph": torch.linspace(0, 1, points), "chosen": choice.double().mean(1),
         "low": low, "high": high, "exact": exact.mean(1),
         "up": series(model, e.z0.view(points, orders, -1), each, chosen),
         "down": series(model, e.z0.view(points, orders, -1).flip(0), each, chosen)[::-1],
         "responded": (~time.isnan()).double().mean(1), "time": time.nanmean(1),
-        "q10": quantiles[0], "q50": quantiles[1], "q90": quantiles[2],
+        "q10": low_time, "q90": high_time,
     })  # fmt: skip
     states = z[: model.steps + 1].view(model.steps + 1, points, -1, z.shape[-1])
     pairs = discrimination(states, choice, model.epsilon)
@@ -248,8 +248,7 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     - ``hysteresis``: mean of ``down`` less ``up``;
     - ``time_middle``, ``time_ends``: mean time where P(b) is from ¼ to ¾, and elsewhere;
     - ``categorical_0``, ``categorical_T``: d′ of the pair across the boundary over the mean of all
-      others, at t = 0 and at T, NaN without a boundary, or where no other is told apart;
-      ``correlation_T``: of d′ at T with that of labels, over pairs.
+      others, at t = 0 and at T, NaN without a boundary, or where no other is told apart.
     """
     x, steps = table["morph"].to_numpy(), int(pairs["t"].max())
     values = {}
@@ -268,8 +267,6 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
         others = np.delete(d, nearest)
         known = not math.isnan(values["boundary"]) and others.sum() > 0
         values[f"categorical_{name}"] = float(d[nearest] / others.mean()) if known else math.nan
-    last = pairs[pairs["t"] == steps]
-    values["correlation_T"] = float(last["d"].corr(last["labels"]))
     return pd.DataFrame({"statistic": list(values), "value": list(values.values())})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -52,16 +50,13 @@ def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
     assert result["ess"].notnull().all()
 
 
-@pytest.mark.parametrize(
-    ("values", "p"), [([0.0, 0.5, 1.0], [0.8, 0.1, 0.1]), ([0.0, 1.0], [0.99, 0.01])]
-)
-def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) -> None:
+def test_psis_of_few_values_is_nan_in_every_draw_of_them() -> None:
     """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""
+    values, p = [0.0, 0.5, 1.0], [0.8, 0.1, 0.1]
     log_weight = np.random.default_rng(0).choice(values, size=(1, 1000, 20), p=p)
     with pytest.warns(UserWarning, match="NaN for 20 of 20 inputs"):
         result = psis(made(log_weight))
     assert result["pareto_k"].isnull().all()
-    assert (result["distinct"] == len(values)).all()
     w = np.exp(log_weight[0])
     np.testing.assert_allclose(result["ess"][0], w.sum(0) ** 2 / (w**2).sum(0))
     np.testing.assert_allclose(result["log_z"][0], np.log(w.mean(0)))
@@ -78,10 +73,9 @@ def test_psis_of_weights_that_recur_and_are_many() -> None:
     np.testing.assert_allclose(result["pareto_k"], smooth["pareto_k"], atol=0.2)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_psis_of_weights_that_are_no_numbers(bad: float) -> None:
+def test_psis_of_weights_that_are_no_numbers() -> None:
     log_weight = normal(1, 100, 2)
-    log_weight[0, ::2, 0] = bad
+    log_weight[0, :4, 0] = np.nan, np.inf, np.nan, np.inf
     with pytest.warns(UserWarning, match="are NaN for 1 of 2 inputs: log-weights are NaN or inf"):
         result = psis(made(log_weight)).isel(chain=0)
     numbers = result.drop_vars("distinct").to_dataarray()
