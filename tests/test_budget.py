@@ -17,9 +17,9 @@ CODE = (".py", ".js", ".css", ".html")
 SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
-    "plot_attractors/model/": 1699,
+    "plot_attractors/model/": 1682,
     "plot_attractors/language/": 962,
-    "plot_attractors/training/": 1966,
+    "plot_attractors/training/": 1965,
     "plot_attractors/gflownet/": 2750,
     "plot_attractors/language_of_thought/": 1682,
     "plot_attractors/data/": 1449,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 15511,
+    "tests/": 15509,
 }
 WORDS = 41078  # of pages
 SLACK_OF_WORDS = 1000

@@ -71,18 +71,17 @@ class AttractorModel(nn.Module):
     Args:
         language: the sentences and P(s).
         encoder, …, discretizer: the parts of Table 1.
-        flow_correction, log_partition: g_θ and Z_θ, of models that balance trains; None: not built.
         steps: T.
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).
         decodability, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
-        sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
         onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
     """
 
-    flow_correction: FlowCorrection | None
+    flow_correction: FlowCorrection | None  # g_θ and Z_θ, of models that balance trains
     log_partition: LogPartition | None
     sentence_policy: Discretizer | None  # P_θ(s | z0), once there is one
+    sample_z0 = False  # z0 is the mean of P(z0 | x) (Section *Experiments*), no draw (Algorithm 2)
 
     def __init__(
         self,
@@ -94,14 +93,11 @@ class AttractorModel(nn.Module):
         forward_dynamics: nn.Module,
         backward_dynamics: nn.Module,
         discretizer: Discretizer,
-        flow_correction: FlowCorrection | None = None,
-        log_partition: LogPartition | None = None,
         steps: int = 20,
         epsilon: float = 0.05,
         decodability: Decodability = "none",
         inverse_temperature: float = 1.0,
         exact_readout: bool = True,
-        sample_z0: bool = False,
         onset: float = 0.0,
     ) -> None:
         super().__init__()
@@ -109,13 +105,12 @@ class AttractorModel(nn.Module):
         self.encoder, self.decoder, self.sentence_encoder = encoder, decoder, sentence_encoder
         self.forward_dynamics, self.backward_dynamics = forward_dynamics, backward_dynamics
         self.discretizer = discretizer
-        self.register_module("flow_correction", flow_correction)
-        self.register_module("log_partition", log_partition)
-        self.steps, self.epsilon, self.sample_z0 = steps, epsilon, sample_z0
+        for name in ("flow_correction", "log_partition", "sentence_policy"):
+            self.register_module(name, None)  # of some models, assigned later
+        self.steps, self.epsilon = steps, epsilon
         self.reward = Reward(sentence_encoder, language, decodability, inverse_temperature)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
-        self.register_module("sentence_policy", None)
         self.latent = check_parts(self)  # d, the size of z
         self.onset = Onset(self.latent, onset, epsilon)
 

@@ -48,11 +48,9 @@ class InputEncoder(nn.Module):
     μ is a network of x, σ an MLP of μ through a sigmoid, within (0.01, 1).
     """
 
-    def __init__(
-        self, shape: Sequence[int], latent: int, units: int = 256, layers: int = 3
-    ) -> None:
+    def __init__(self, shape: Sequence[int], latent: int, units: int = 256) -> None:
         super().__init__()
-        self.mean = encoding_network(shape, latent, units, layers)
+        self.mean = encoding_network(shape, latent, units)
         self.sd = MLP(latent, latent, units=64, layers=2)
 
     def forward(self, x: Tensor) -> Normal:
@@ -80,9 +78,9 @@ class VectorDecoder(nn.Module):
     Source: Rybkin et al. (2021), "Simple and effective VAE training with calibrated decoders".
     """
 
-    def __init__(self, latent: int, outputs: int, units: int = 256, layers: int = 3) -> None:
+    def __init__(self, latent: int, outputs: int, units: int = 256) -> None:
         super().__init__()
-        self.mean = MLP(latent, outputs, units, layers)
+        self.mean = MLP(latent, outputs, units)
         self.spread = nn.Parameter(torch.tensor(math.log(math.e - 1)))  # σ = 1.02
 
     @property
@@ -143,16 +141,13 @@ class SentenceEncoder(nn.Module):
     Args:
         language, latent: of the sentences; d.
         axes: whether every token has one axis.
-        norm: root mean square of ‖e_w‖ of a token at the start; each weight has sd norm / √d.
     """
 
-    def __init__(
-        self, language: Language, latent: int, axes: bool = False, norm: float = 2**0.5
-    ) -> None:
+    def __init__(self, language: Language, latent: int, axes: bool = False) -> None:
         super().__init__()
         width = language.width
         self.mean = (MaskedLinear if axes else nn.Linear)(width, latent)
-        nn.init.normal_(self.mean.weight, std=norm / latent**0.5)
+        nn.init.normal_(self.mean.weight, std=2**0.5 / latent**0.5)  # ‖e_w‖ is about √2
         nn.init.zeros_(self.mean.bias)
         self.sd = MaskedLinear(width, latent) if axes else MLP(width, latent, units=64, layers=2)
 
@@ -234,7 +229,6 @@ class Dynamics(nn.Module):
         last: int | None = None,
         fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
         units: int = 256,
-        layers: int = 3,
         max_step: float = 0.25,
         sd_range: tuple[float, float] = (0.001, 0.3),
         reverse_of: nn.Module | None = None,
@@ -249,12 +243,8 @@ class Dynamics(nn.Module):
         self.features = fourier.of(latent)
         self.context_features = fourier.of(latent) if context else None
         states = (latent + fourier.features) * (1 + context)
-        self.net = MLP(
-            states + 7 * time + (2 * latent + 1) * len(self._reverse_of),
-            2 * latent + 1,
-            units,
-            layers,
-        )
+        seen = states + 7 * time + (2 * latent + 1) * len(self._reverse_of)
+        self.net = MLP(seen, 2 * latent + 1, units)
         last_layer: Any = self.net[-1]
         if reverse_of is not None:
             nn.init.zeros_(last_layer.weight)
@@ -313,17 +303,16 @@ class Discretizer(nn.Module):
         canonical: bool = True,
         fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
         units: int = 256,
-        layers: int = 3,
         sentence_encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.language, self.context = language, context
         self.canonical = canonical or language.ordered
         self._encoder = [] if sentence_encoder is None else [sentence_encoder]  # as in `Dynamics`
-        self.latent, self.fourier, self.units, self.layers = latent, fourier, units, layers
+        self.latent, self.fourier, self.units = latent, fourier, units
         self.features = fourier.of(latent)
         seen = (latent + fourier.features) * (1 + len(self._encoder)) + latent * context
-        self.net = MLP(language.width + seen, language.width + 1, units, layers)
+        self.net = MLP(language.width + seen, language.width + 1, units)
         order = None if self.canonical else BackwardTokenPolicy(language, latent, units)
         self.backward_policy = order
 
@@ -356,7 +345,6 @@ class Discretizer(nn.Module):
             canonical=self.canonical,
             fourier=Fourier() if plain else self.fourier,
             units=self.units // 2 if more else self.units,
-            layers=self.layers,
             sentence_encoder=self._encoder[0] if self._encoder and not plain else None,
         ).to(next(self.parameters()).device)
 
@@ -402,10 +390,10 @@ class BackwardTokenPolicy(nn.Module):
 class FlowCorrection(nn.Module):
     """(T − t) · g_θ(z, t, x), nats: 0 at t = T, larger far from it (*Flow correction*)."""
 
-    def __init__(self, latent: int, steps: int, units: int = 256, layers: int = 3) -> None:
+    def __init__(self, latent: int, steps: int, units: int = 256) -> None:
         super().__init__()
         self.steps = steps
-        self.net = MLP(2 * latent + 7, 1, units, layers)
+        self.net = MLP(2 * latent + 7, 1, units)
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """(…, d), (…, 1), (…, d) → (…)."""
@@ -419,9 +407,9 @@ class FlowCorrection(nn.Module):
 class LogPartition(nn.Module):
     """log Z_θ(z, x) of the discretizer's own trajectory balance (Eq. *discretizer_loss*)."""
 
-    def __init__(self, latent: int, units: int = 256, layers: int = 3) -> None:
+    def __init__(self, latent: int, units: int = 256) -> None:
         super().__init__()
-        self.net = MLP(2 * latent, 1, units, layers)
+        self.net = MLP(2 * latent, 1, units)
 
     def forward(self, z: Tensor, context: Tensor) -> Tensor:
         return self.net(torch.cat([z, context.expand(*z.shape[:-1], -1)], -1))[..., 0]

@@ -29,13 +29,12 @@ Scalar = float | Tensor
 
 
 class At(NamedTuple):
-    """Where an update is: its number in the schedule, the part of its phase that is done (0 to 1),
-    and whether it is the last of the phase.
+    """Where an update is: its number in the schedule, and the part of its phase that is done (0 to
+    1).
     """
 
     position: int
     progress: float
-    last: bool
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Schedule:
         phase, left = self.phase, self._ends[self._index] - self.position
         if left == phase.updates and phase.begin is not None:
             phase.begin()
-        metrics = phase.update(At(self.position, 1 - left / phase.updates, left == 1))
+        metrics = phase.update(At(self.position, 1 - left / phase.updates))
         self.position += 1
         return metrics
 

@@ -67,16 +67,16 @@ def model(steps: int = 2, **options: Any) -> AttractorModel:
     """A small model whose kernels are wide, so that importance weights are tame."""
     torch.manual_seed(3)
     language, d, wide = Language((2, 2)), 2, (0.35, 0.6)
+    sentence_encoder = SentenceEncoder(language, d)
+    sentence_encoder.mean.weight.data.mul_(0.3)
     return AttractorModel(
         language,
-        encoder=InputEncoder((6,), d, 16, 2),
+        encoder=InputEncoder((6,), d, 16),
         decoder=InputDecoder(d, 6, 16, 2),
-        sentence_encoder=SentenceEncoder(language, d, norm=0.3 * d**0.5),
-        forward_dynamics=Dynamics(d, steps, units=16, layers=2, sd_range=wide),
-        backward_dynamics=Dynamics(
-            d, steps, context=True, time=True, units=16, layers=2, sd_range=wide
-        ),
-        discretizer=Discretizer(language, d, units=16, layers=2),
+        sentence_encoder=sentence_encoder,
+        forward_dynamics=Dynamics(d, steps, units=16, sd_range=wide),
+        backward_dynamics=Dynamics(d, steps, context=True, time=True, units=16, sd_range=wide),
+        discretizer=Discretizer(language, d, units=16),
         steps=steps,
         epsilon=0.4,
         **options,

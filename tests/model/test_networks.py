@@ -74,11 +74,11 @@ def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> N
 @pytest.mark.parametrize("axes", [True, False])
 def test_tokens_add_up_along_one_axis_each_or_all(axes: bool) -> None:
     language = Language((1,) * 64, max_length=7)
-    encoder = SentenceEncoder(language, 16, axes, norm=0.8)
+    encoder = SentenceEncoder(language, 16, axes)
     tokens = encoder(torch.eye(64)).loc.detach()
     assert ((tokens != 0).sum(-1) == (1 if axes else 16)).all()
     sd = float(tokens[tokens != 0].square().mean()) ** 0.5
-    assert sd * 16**0.5 == pytest.approx(0.8, rel=0.3 if axes else 0.1)
+    assert sd * 16**0.5 == pytest.approx(2**0.5, rel=0.3 if axes else 0.1)
     s = torch.zeros(64)
     s[[3, 8, 40]] = 1
     assert torch.allclose(encoder(s).loc, tokens[[3, 8, 40]].sum(0), atol=1e-6)

@@ -15,7 +15,6 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
-    FlowCorrection,
     InputEncoder,
     SentenceEncoder,
     input_decoder,
@@ -56,7 +55,6 @@ def build_model(
         forward_dynamics=forward,
         backward_dynamics=Dynamics(latent, steps, context=True, time=True, units=16),
         discretizer=Discretizer(language, latent, units=16),
-        flow_correction=FlowCorrection(latent, steps, 16),
         steps=steps,
         **{"epsilon": 0.05, **options},
     )

@@ -90,9 +90,9 @@ def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> No
     v, longer = learning(build), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
     v.m_step.sharpened = lambda _, sharpness, language: labels.append(language) or {}
-    v.warm_up(At(0, 0.0, False))
+    v.warm_up(At(0, 0.0))
     for progress in (0.0, 0.39, 0.4, 0.9):
-        v.update(At(1, progress, False))
+        v.update(At(1, progress))
     assert labels == [replace(longer, length_cost=-3.0)]
     costs = [9.0, 9.0, -6.0, -6.0]
     assert asked == [(128, 16.0, replace(longer, length_cost=cost)) for cost in costs]

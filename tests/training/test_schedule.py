@@ -37,7 +37,6 @@ def test_phases_run_in_order_begin_once_and_know_where_they_are() -> None:
     result = [entry[1] for entry in entries if not isinstance(entry, int)]
     progress = [0, 1 / 4, 2 / 4, 3 / 4, 0, 1 / 3, 2 / 3]
     assert [at.progress for at in result] == pytest.approx(progress)
-    assert [at.last for at in result] == [False, False, False, True, False, False, True]
     assert [at.position for at in result] == list(range(7))
 
 

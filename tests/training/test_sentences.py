@@ -220,4 +220,4 @@ def test_draws_of_another_language(build: Any) -> None:
         s = sentences.draw(inputs(2000), language=longer)
     p = ExactSentences(model).draw(inputs(20_000), language=longer)
     tv = 0.5 * (frequency(longer, s) - frequency(longer, p)).abs().sum(-1)
-    assert tv.max() < 0.08
+    assert tv.max() < 0.5 * (longer.count / 2000) ** 0.5 + 0.04  # of exact draws 0.08 or less

@@ -33,7 +33,7 @@ def test_no_number_of_an_update_is_read(name: str) -> None:
     if phase.begin is not None:
         phase.begin()
     with pyro.validation_enabled(False):
-        phase.update(At(0, 0.0, False))  # programs are tried
+        phase.update(At(0, 0.0))  # programs are tried
         with Reads() as reads:
-            phase.update(At(48, 0.1, False))
+            phase.update(At(48, 0.1))
     assert reads.count == CPU.get(name, 0)
