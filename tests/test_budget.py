@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 15477,
+    "tests/": 15470,
 }
-WORDS = 40722  # of pages
+WORDS = 40733  # of pages
 SLACK_OF_WORDS = 1000
 
 

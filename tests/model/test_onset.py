@@ -43,20 +43,13 @@ def test_forward_and_backward_steps_have_one_joint_law(t: float) -> None:
     def in_axis(law: Normal, value: Tensor) -> Tensor:
         return law.log_prob(value)[:, AXIS]
 
+    assert t < 30 or torch.allclose(of.law(z0, t).scale, torch.tensor(EPSILON).double())
     left = in_axis(of.law(z0, t), z) + in_axis(of.forward_step(other(z), z), to)
     back = of.backward_step(other(to), to, t + 1, z0)
     right = in_axis(of.law(z0, t + 1), to) + in_axis(back, z)
     assert torch.allclose(left, right, atol=1e-8)
     later = in_axis(of.law(z0, t + 2), to) + in_axis(back, z)
     assert t == 30.0 or not torch.allclose(left, later, atol=1e-3)
-
-
-def test_it_is_detailed_balance_where_embeddings_do_not_vary() -> None:
-    of, (_, z, to) = onset(), states(50)
-    settled = Normal(of.center, EPSILON)
-    left = settled.log_prob(z) + of.forward_step(other(z), z).log_prob(to)
-    right = settled.log_prob(to) + of.forward_step(other(to), to).log_prob(z)
-    assert torch.allclose(left[:, AXIS], right[:, AXIS], atol=1e-8)
 
 
 def test_the_law_is_that_of_repeated_steps() -> None:
