@@ -39,10 +39,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "bernoulli": lambda: dist.Bernoulli(logits=torch.randn(4)),
     "several normals": lambda: dist.MultivariateNormal(torch.zeros(3), 0.5 * torch.eye(3) + 0.2),
     "masked": lambda: dist.Normal(torch.zeros(4), 2.0).mask(torch.tensor([1, 0, 1, 1]).bool()),
-    "delta": lambda: dist.Delta(torch.tensor(0.3)),
     "lognormal": lambda: dist.LogNormal(torch.tensor([0.5, -1.0]), 0.4),
     "one-hot": lambda: dist.OneHotCategorical(logits=torch.randn(4, 5)),
-    "uniform": lambda: dist.Uniform(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.5])),
 }
 
 

@@ -79,10 +79,6 @@ def test_options(make: Any, message: str) -> None:
 # -- programs of losses
 
 
-def no_sites() -> None:
-    pass
-
-
 def two_sites() -> None:
     gaussian_guide()
     pyro.sample("extra", dist.Normal(0.0, 1.0))
@@ -135,13 +131,13 @@ def acting(by: str, model: bool) -> None:
 
 MODEL, GUIDE = gaussian_model, gaussian_guide
 PROGRAMS: list[tuple[Any, Any, dict[str, Any], str]] = [
-    (MODEL, no_sites, {}, "The model samples 'z' and the guide does not"),
+    (MODEL, lambda: None, {}, "The model samples 'z' and the guide does not"),
     (MODEL, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
     (MODEL, auxiliary_guide, {}, "'extra', no latent site of the model, .* an integral"),
     (MODEL, AutoNormalMessenger(MODEL), {}, "GuideMessenger"),
     (MODEL, AutoDelta(MODEL), {}, "a value of 'z' that is no sample"),
     (depending, structured(), {}, "or depends on parameters"),
-    (MODEL, GUIDE, {"behaviour": no_sites}, "the behaviour policy does not"),
+    (MODEL, GUIDE, {"behaviour": lambda: None}, "the behaviour policy does not"),
     (subsampled_model, GUIDE, {}, "'x' lies in the subsampled plate 'data'"),
     (MODEL, GUIDE, {"batch_plate": "data", "log_z": 0.0}, "'z' lies outside .* plate 'data'"),
     (partial(rewarded, -math.inf), GUIDE, {}, "log p - log q is infinite .* site 'reward'"),
