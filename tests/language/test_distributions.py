@@ -121,7 +121,7 @@ def test_draws_come_with_their_log_prob(name: str) -> None:
 @cases
 def test_samples_follow_log_prob(name: str) -> None:
     distribution, _ = CASES[name]((2,))
-    language, n = distribution.language, 20_000
+    language, n = distribution.language, 10_000
     s = distribution.sample((n,))
     assert s.shape == (n, 2, language.width)
     row = (s.float() @ language.sentences.T * 2 - language.sentences.sum(-1)).argmax(-1)

@@ -176,13 +176,6 @@ def test_an_override_of_trajectories_is_that_of_guide_and_analyses() -> None:
     assert torch.equal(perturbed_trajectories(model, e.z0, e.z0), e.z0 + 7.0)
 
 
-def test_the_guide_keeps_gradients_and_trajectories_do_not() -> None:
-    model = tiny()
-    trace = pyro.poutine.trace(model.guide).get_trace(inputs())
-    assert trace.nodes["z_3"]["fn"].base_dist.loc.requires_grad
-    assert not model.trajectories(model.encode(inputs()).z0).requires_grad
-
-
 # -- parts of a subclass
 
 

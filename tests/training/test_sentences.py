@@ -152,14 +152,17 @@ def test_the_policys_loss_is_zero_at_the_judges_posterior(
         assert float(SampledSentences(model, wrong, Sampling(8)).policy_loss(q)) > 1e-2
 
 
-@pytest.mark.parametrize("config", [(64, 1), (32, 6)], ids=["resampled", "annealed"])
+RESAMPLED, ANNEALED = (64, 1), (32, 6)
+
+
 @pytest.mark.parametrize(
-    ("setting", "power", "beta"),
+    ("setting", "power", "beta", "config"),
     [
-        *((setting, 1.0, None) for setting in INVOLVED),
-        ({"inverse_temperature": 2.0}, 1.0, 0.3), ({"inverse_temperature": 2.0}, 4.0, 1.0),
+        *((setting, 1.0, None, way) for setting in INVOLVED for way in (RESAMPLED, ANNEALED)),
+        ({"inverse_temperature": 2.0}, 1.0, 0.3, RESAMPLED),
+        ({"inverse_temperature": 2.0}, 4.0, 1.0, ANNEALED),
     ],
-)  # fmt: skip
+)
 def test_draws_follow_the_judges_posterior(
     build: Any, setting: dict[str, Any], power: float, beta: float | None, config: tuple[int, int]
 ) -> None:
