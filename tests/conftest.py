@@ -34,7 +34,7 @@ SLOW: tuple[str, ...] = (
     "tests/docs/test_how_to.py::test_a_diffusion_sampler",
     "tests/docs/test_how_to.py::test_balance",
     "tests/docs/test_how_to.py::test_calibration",
-    "tests/docs/test_how_to.py::test_losses_of_pyro",
+    "tests/docs/test_how_to.py::test_blocks_print_what_the_page_shows[trajectory",
     "tests/examples/",
     "tests/gflownet/test_flows.py::test_exponential_is_unbiased_and_logarithm_biased_downwards_the_less_the_larger_k",
     "tests/gflownet/test_trajectory_balance.py::test_a_learned_log_z_follows",

@@ -58,8 +58,9 @@ def test_balance_of_one_step_programs_finds_both_embeddings() -> None:
     assert float(scope["share"]) == pytest.approx(0.75, abs=0.12)
 
 
-def test_losses_of_pyro_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    executed("trajectory-balance.md", capsys)
+@pytest.mark.parametrize("page", ["trajectory-balance", "attractors", "own-language-of-thought"])
+def test_blocks_print_what_the_page_shows(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    executed(f"{page}.md", capsys)
 
 
 def test_a_diffusion_sampler_finds_all_modes() -> None:
@@ -80,11 +81,3 @@ def test_calibration_tells_a_dependent_guide_from_an_independent_one() -> None:
     evidence = MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
     assert abs(float(result["log_z"]) - float(evidence.log_prob(scope["y"]))) < 0.01
     assert result["pareto_k"] < 0.5
-
-
-def test_attractors_of_networks(capsys: pytest.CaptureFixture[str]) -> None:
-    executed("attractors.md", capsys)
-
-
-def test_a_language_of_thought_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    executed("own-language-of-thought.md", capsys)

@@ -1,4 +1,4 @@
-"""Numbers in prose are those of tables, which are made of CSV files."""
+"""Numbers in prose are those of tables, which are as their CSV files have them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.small import module_at
+
 ROOT = Path(__file__).parents[2]
 SPREAD = re.compile(r"−?\d[\d.,]* \(−?\d[\d.,]* to −?\d[\d.,]*\)")  # median (least to greatest)
 TABLE = re.compile(r"<!-- table:.*?<!-- end -->", re.DOTALL)
+WITH_TABLES = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "<!-- table:" in p.read_text()]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
 MADE = {spread for page in PAGES[1:] for table in TABLE.findall(page.read_text("utf-8"))
         for spread in SPREAD.findall(table)}  # fmt: skip
 
 
-def stray(text: str) -> list[str]:
-    """Spreads outside of tables that stand in none."""
-    return [spread for spread in SPREAD.findall(TABLE.sub("", text)) if spread not in MADE]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_spreads_in_prose_stand_in_a_table(page: Path) -> None:
-    assert stray(page.read_text("utf-8")) == []
+    prose = SPREAD.findall(TABLE.sub("", page.read_text("utf-8")))
+    assert not [spread for spread in prose if spread not in MADE]
+
+
+tables = module_at(ROOT / "docs" / "tables.py")
+
+
+@pytest.mark.parametrize("page", WITH_TABLES, ids=lambda page: page.name)
+def test_tables_are_up_to_date(page: Path) -> None:
+    assert tables.rewritten(page) == page.read_text(), "run python docs/tables.py"
