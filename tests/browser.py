@@ -49,23 +49,17 @@ class Browser:
         (element,) = self.find(selector).values()
         self.call(f"element/{element}/{action}", **content)
 
-    def point(
-        self, selector: str, x: float, y: float, press: bool = False, kind: str = "mouse"
-    ) -> None:
+    def press(self, selector: str, x: float, y: float) -> None:
         """Move the pointer to a place of an element, from its middle, and press it there."""
         place = {"origin": self.find(selector), "x": round(x), "y": round(y), "duration": 0}
         actions: list[dict[str, Any]] = [{"type": "pointerMove", **place}]
-        if press:
-            actions += [{"type": f"pointer{way}", "button": 0} for way in ("Down", "Up")]
-        pointer = {"type": "pointer", "id": kind, "parameters": {"pointerType": kind}}
-        self.call("actions", actions=[{**pointer, "actions": actions}])
-
-    def devtools(self, command: str, **parameters: Any) -> Any:
-        return self.call("goog/cdp/execute", cmd=command, params=parameters)
+        actions += [{"type": f"pointer{way}", "button": 0} for way in ("Down", "Up")]
+        self.call("actions", actions=[{"type": "pointer", "id": "mouse", "actions": actions}])
 
     def resize(self, width: int, height: int) -> None:
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.devtools("Emulation.setDeviceMetricsOverride", **size)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        command = "Emulation.setDeviceMetricsOverride"
+        self.call("goog/cdp/execute", cmd=command, params=size)
 
     def console(self) -> list[Any]:
         """Lines of the console since the last call; what a page may not fetch is one."""

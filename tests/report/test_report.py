@@ -134,19 +134,6 @@ def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
         assert "0.480" not in text
 
 
-def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
-    runs = [untrained(tmp_path / f"seed-{seed}", seed=seed) for seed in (3, 1, 2)]
-    for run, kl in zip(runs, (0.01, 0.02, 0.06), strict=True):
-        add_loss(run, kl=kl, p=0.5)
-    result = Page.of(*runs, out=tmp_path / "all.html")
-    assert "hbv: 3 runs" in result.text
-    assert "0.030 ± 0.026" in result.text
-    assert len(result.sources) == 1  # of the first seed
-    add_table(runs[0], "information_loss", [{"split": "train", "steps": 20, "p": 0.5}])
-    text = Page.of(*runs, out=tmp_path / "all.html").text  # one table lacks the column
-    assert "0.040 ± 0.028 (2 of 3)" in text
-
-
 def test_variants_are_columns(tmp_path: Path) -> None:
     """A directory that is given twice counts once."""
     paths = [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plot_attractors.report import report, reproduce
+from plot_attractors.report import reproduce
 from plot_attractors.runs import Run, settings
 
 from .untrained import untrained
@@ -36,17 +35,3 @@ def test_the_command_gives_the_same_settings(
         tmp_path / "again", seed=int(named["--seed"]), preset=named["--preset"], **given
     )
     assert Run(again).config == run.config
-
-
-def test_required_settings_are_in_the_command(tmp_path: Path) -> None:
-    table = Run(untrained(tmp_path / "table", program="table", path="animals.csv"))
-    assert f"--set path={Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
-
-
-def test_the_command_of_a_program_that_is_gone(tmp_path: Path) -> None:
-    run = untrained(tmp_path / "run")
-    text = (run / "config.toml").read_text()
-    gone = f'program = "{tmp_path / "gone.py"}"'
-    (run / "config.toml").write_text(text.replace('program = "attractor"', gone))
-    (run / "environment.json").write_text(json.dumps({"command": "plot-attractors fit gone.py"}))
-    assert "plot-attractors fit gone.py" in report(run).read_text()

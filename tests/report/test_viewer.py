@@ -1,34 +1,21 @@
-"""Figures and the interactive view in a report, in a browser where there is one."""
+"""The interactive view in a report, in a browser where there is one."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from plot_attractors.report import pictures, report, viewer
+from plot_attractors.report import report
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
 from .. import browser as browser_
 from ..small import untrained
-from .untrained import add_picture
-
-
-def test_the_smallest_legible_file_is_taken(tmp_path: Path) -> None:
-    add_picture(tmp_path, "a")
-    assert pictures.data_uri(tmp_path, "a").startswith("data:image/webp;base64,")
-    (tmp_path / "a.svg").write_text("<svg/>")
-    assert pictures.data_uri(tmp_path, "a").startswith("data:image/svg+xml;base64,")
-    (tmp_path / "a.svg").write_text(f"<svg>{' ' * pictures.LARGEST_SVG}</svg>")
-    assert pictures.data_uri(tmp_path, "a").startswith("data:image/webp")
 
 
 @pytest.fixture(scope="module")
@@ -84,58 +71,6 @@ def test_the_slider_and_play_move_the_states(opened: browser_.Browser) -> None:
     assert text(opened, ".view output") == "40, 20 after T"
 
 
-def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> None:
-    assert "Point at a state" in text(opened, ".view .card")
-    opened.run(f"document.querySelector('{PLANE}').scrollIntoView({{block: 'center'}})")
-    place = opened.run(
-        "const v = views[0]; const [x, y] = v.place(v.k, 3);"
-        "return [x - v.canvas.clientWidth / 2, y - v.canvas.clientHeight / 2]"
-    )
-    opened.point(PLANE, *place)
-    card = text(opened, ".view .card")
-    assert "Sentence read at step 20: " in card
-    assert "decoded from the state: " in card
-    assert opened.run("return document.querySelectorAll('.view .strips canvas').length") == 3
-    opened.point(PLANE, -place[0] or 300, 200)  # away from it
-    opened.on(PLANE, "value", text="\ue014\ue014")  # arrow keys
-    assert opened.run("return views[0].chosen") == 1
-    second = opened.run("return views[0].data.inputs[1]")
-    assert second.startswith("class ")
-    assert f"Input: {second} (branch1 " in text(opened, ".view .card")  # the class once
-    opened.on(PLANE, "value", text="\ue00c")  # Escape
-    assert "Point at a state" in text(opened, ".view .card")
-    opened.point(PLANE, *place, press=True, kind="touch")
-    assert "Sentence read at step 20: " in text(opened, ".view .card")
-
-
-def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) -> None:
-    """The strip of the input, read back from its pixels."""
-    opened.on(PLANE, "value", text="\ue014")
-    pixels = opened.run(
-        "const c = document.querySelector('.view .strips canvas');"
-        "const row = [...c.getContext('2d').getImageData(0, 0, c.width, 1).data];"
-        "return row.filter((_, i) => i % 4 == 0)"
-    )
-    view = json.loads((written.parent / "analyses" / "trajectories" / viewer.FILE).read_text())
-    packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8)
-    bits = np.unpackbits(packed.reshape(len(view["inputs"]), -1), axis=-1)[0]
-    bits = bits[: view["bits"]["count"]]
-    assert [value // 255 for value in pixels] == bits.tolist()
-
-
-def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
-    """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
-    shown = opened.run(
-        "const v = views[0]; v.data.bits = null;"
-        "v.data.pictures = {names: ['a', 'b', 'c'], columns: 2, rows: 9};"
-        "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
-        "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
-    )
-    assert [name for name, _, _ in shown] == ["a", "b", "c"]
-    assert {size for _, size, _ in shown} == {"200% 900%"}
-    assert [place for _, _, place in shown] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
-
-
 def test_the_live_model_is_the_forward_step(opened: browser_.Browser, written: Path) -> None:
     """Mean and standard deviation, at random states and at inputs, beside torch."""
     model = Run(written.parent).model
@@ -177,7 +112,7 @@ def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     opened.run("views[0].pinned = false; views[0].choose(-1)")
     opened.on(".view .drop", "click")
     opened.run(f"document.querySelector('{PLANE}').scrollIntoView({{block: 'center'}})")
-    opened.point(PLANE, 40, 30, press=True)
+    opened.press(PLANE, 40, 30)
     place = opened.run(
         "const v = views[0]; return v.at(v.runs.all[0].places[0])"
         ".map((x, k) => x - [v.canvas.clientWidth, v.canvas.clientHeight][k] / 2)"
