@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -116,9 +115,6 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
     receiver = Receiver(reader=nn.ConstantPad1d((0, 1), 1.0), viewer=Viewer())
     assert games(x, x, receiver) == 1
     assert games(x[torch.randperm(len(x))], x, receiver) == pytest.approx(1 / 50, abs=0.008)
-    viewer: Any = lambda x: torch.zeros(len(x), 13)  # noqa: E731
-    blind = Receiver(reader=nn.ConstantPad1d((0, 1), 1.0), viewer=viewer)
-    assert games(x, x, blind, repeats=1) == pytest.approx(1 / 50)
 
 
 def test_candidates_are_the_target_and_distinct_others() -> None:
@@ -155,24 +151,10 @@ def test_a_choice_by_hand() -> None:
 # -- programs
 
 
-def small(**inference: Any) -> Any:
-    """A training of a small model, of a tree of two classes that are told apart at once."""
-    name = "emergent_communication"
-    return schedule(name, *with_data({"bits": 32}, name), inference)
-
-
-def test_sender_and_receiver_come_to_understand_each_other() -> None:
-    """From chance, one of ten, as nobody has learned anything."""
-    fit = small(updates=100, batch=64, lr=5e-3)
-    assert fit.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
-    while not fit.done:
-        fit.step()
-    assert fit.summary()["receiver_accuracy_train"] > 0.18
-
-
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
     """A receiver that sees nothing shares every target with nine distractors."""
-    fit = small()
+    name = "emergent_communication"
+    fit = schedule(name, *with_data({"bits": 32}, name), {})
     for parameter in fit.model.receiver.viewer.parameters():
         parameter.data.zero_()
     numbers = fit.summary()
