@@ -44,7 +44,6 @@ SLOW: tuple[str, ...] = (
     "tests/inference/test_wake_sleep_em.py::test_it_raises_the_evidence",
     "tests/language/test_distributions.py::test_expands_and_does_not_depend_on_the_batch",
     "tests/language/test_distributions.py::test_samples_follow_log_prob",
-    "tests/language/test_moves.py::test_steps_lead",
     "tests/language_of_thought/test_mcmc.py::test_chains",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
     "tests/language_of_thought/test_policy.py::test_a_policy_learns",

@@ -1,4 +1,4 @@
-"""Every distribution over sentences sums to one, samples what it scores, and passes gradients."""
+"""Every distribution over sentences sums to one, and samples what it scores."""
 
 from __future__ import annotations
 
@@ -16,42 +16,40 @@ from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
 from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
 
-Make = Callable[[tuple[int, ...]], tuple[Any, list[Tensor]]]
+Make = Callable[[tuple[int, ...]], Any]
 
 
 def policy(language: Language, canonical: bool = True, explore: float = 0.0) -> Make:
     """Logits that depend strongly on the partial sentence and on the element of the batch."""
 
-    def make(batch: tuple[int, ...]) -> tuple[SentencePolicy, list[Tensor]]:
+    def make(batch: tuple[int, ...]) -> SentencePolicy:
         width = language.width + 1
         weight, hidden = 3 * torch.randn(width, 12), torch.randn(12, language.width)
-        bias = torch.randn(*batch, 12)
-        parameters = [p.double().requires_grad_() for p in (weight, hidden, bias)]
-        weight, hidden, bias = parameters
+        weight, hidden, bias = weight.double(), hidden.double(), torch.randn(*batch, 12).double()
 
         def logits(partial: Tensor) -> Tensor:
             return torch.tanh(partial.double() @ hidden.T + bias) @ weight.T
 
-        return SentencePolicy(logits, language, batch, canonical, explore), parameters
+        return SentencePolicy(logits, language, batch, canonical, explore)
 
     return make
 
 
 def tabulated(language: Language) -> Make:
-    def make(batch: tuple[int, ...]) -> tuple[TabulatedSentences, list[Tensor]]:
-        logits = torch.randn(*batch, language.count, dtype=torch.float64, requires_grad=True)
-        return TabulatedSentences(logits, language), [logits]
+    def make(batch: tuple[int, ...]) -> TabulatedSentences:
+        logits = torch.randn(*batch, language.count, dtype=torch.float64)
+        return TabulatedSentences(logits, language)
 
     return make
 
 
 def factored(language: Language, part: tuple[int, ...]) -> Make:
-    def make(batch: tuple[int, ...]) -> tuple[FactoredSentences, list[Tensor]]:
+    def make(batch: tuple[int, ...]) -> FactoredSentences:
         of = factors(language, part)
         assert of is not None
         rows = sum(len(f.subsets) for f in of)
-        scores = (2 * torch.randn(*batch, rows, dtype=torch.float64)).requires_grad_()
-        return FactoredSentences(language, of, scores), [scores]
+        scores = 2 * torch.randn(*batch, rows, dtype=torch.float64)
+        return FactoredSentences(language, of, scores)
 
     return make
 
@@ -59,13 +57,12 @@ def factored(language: Language, part: tuple[int, ...]) -> Make:
 def slots(language: Language) -> Make:
     """The sender's, of emergent communication."""
 
-    def make(batch: tuple[int, ...]) -> tuple[SlotSentences, list[Tensor]]:
+    def make(batch: tuple[int, ...]) -> SlotSentences:
         choices = language.width + len(language.groups)
         weight, bias = 2 * torch.randn(language.width, choices), torch.randn(*batch, choices)
-        weight, bias = parameters = [p.double().requires_grad_() for p in (weight, bias)]
         return SlotSentences(
-            lambda s: (s.double() @ weight).sin() + bias, language, batch
-        ), parameters
+            lambda s: (s.double() @ weight.double()).sin() + bias.double(), language, batch
+        )
 
     return make
 
@@ -77,23 +74,20 @@ CASES: dict[str, Make] = {
     "canonical, exploring": policy(PAIRS, explore=0.3),
     "canonical, two tokens at least": policy(Language((2, 2, 2, 2), min_length=2)),
     "any order": policy(PAIRS, False),
-    "any order, 1 to 2 of 4": policy(Language((1, 2, 2, 2), max_length=2), False),
-    "any order, the empty sentence, too": policy(Language((2, 1, 2), min_length=0), False, 0.1),
+    "any order, none to two of three": policy(Language((2, 1, 2), 0, 2), False, 0.1),
     "ordered": policy(ORDERED),
     "ordered, exploring, short": policy(Language((2, 2, 2), max_length=2, ordered=True), True, 0.2),
     "the paper's": policy(Language((2,) * 6)),
     "tabulated": tabulated(PAIRS),
     "tabulated, ordered": tabulated(ORDERED),
-    "factored, free tokens": factored(Language((1,) * 7, max_length=4), (0, 0, 2, 2, 2, 5, 0)),
+    "factored, none to four tokens": factored(Language((1,) * 7, 0, 4), (0, 0, 2, 2, 2, 5, 0)),
     "factored, two at least": factored(Language((1,) * 6, 2, 3, False, 0.7), (1, 0, 1, 0, 1, 0)),
-    "factored, the empty sentence, too": factored(Language((1,) * 5, 0, 4), tuple(range(5))),
     "factored, exclusive groups": factored(
         Language((2, 3, 1), length_cost=-0.3), (0, 0, *(4,) * 4)
     ),
     "factored, Gricean": factored(COSTS, (0, 1, 1, 0, 2, 2)),
     "slots": slots(PAIRS),
     "slots, two or three tokens": slots(Language((1,) * 5, 2, 3)),
-    "one factor": factored(Language((2, 2), max_length=1), (3,) * 4),
 }
 cases = pytest.mark.parametrize("name", CASES)
 
@@ -105,22 +99,22 @@ def table(distribution: Any) -> Tensor:
 
 @cases
 def test_sums_to_one(name: str) -> None:
-    distribution, _ = CASES[name]((5,))
+    distribution = CASES[name]((5,))
     log_p = table(distribution)
     assert torch.allclose(log_p.exp().sum(-1), torch.ones(5, dtype=torch.float64), atol=1e-6)
     assert log_p.exp().std() > 0.1 / distribution.language.count, "uniform ones would prove nothing"
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if isinstance(CASES[n](())[0], SentencePolicy)])
+@pytest.mark.parametrize("name", [n for n in CASES if isinstance(CASES[n](()), SentencePolicy)])
 def test_draws_come_with_their_log_prob(name: str) -> None:
-    distribution, _ = CASES[name]((2,))
+    distribution = CASES[name]((2,))
     s, log_p = distribution.draw((50, 3))
     assert torch.allclose(log_p, distribution.log_prob(s).detach(), atol=1e-6)
 
 
 @cases
 def test_samples_follow_log_prob(name: str) -> None:
-    distribution, _ = CASES[name]((2,))
+    distribution = CASES[name]((2,))
     language, n = distribution.language, 10_000
     s = distribution.sample((n,))
     assert s.shape == (n, 2, language.width)
@@ -136,7 +130,7 @@ def test_samples_follow_log_prob(name: str) -> None:
 
 @cases
 def test_what_is_no_sentence_has_no_probability(name: str) -> None:
-    distribution, _ = CASES[name]((2,))
+    distribution = CASES[name]((2,))
     width, valid = distribution.language.width, distribution.language.sentences.tolist()
     tried = torch.cat([torch.zeros(1, width), torch.eye(width).cumsum(0)]).tolist()
     others = [s for s in tried if s not in valid]
@@ -147,7 +141,7 @@ def test_what_is_no_sentence_has_no_probability(name: str) -> None:
 
 @cases
 def test_expands_and_does_not_depend_on_the_batch(name: str) -> None:
-    distribution, _ = CASES[name]((3,))
+    distribution = CASES[name]((3,))
     wide = distribution.expand((4, 3))
     assert wide.batch_shape == (4, 3)
     assert torch.allclose(table(wide), table(distribution).expand(4, 3, -1))
@@ -157,20 +151,10 @@ def test_expands_and_does_not_depend_on_the_batch(name: str) -> None:
     assert torch.allclose(wide.log_prob(s), each)
 
 
-@cases
-def test_gradients_reach_every_parameter(name: str) -> None:
-    distribution, parameters = CASES[name]((2,))
-    with torch.no_grad():
-        s = distribution.sample((20,))  # drawn before, which must not cut gradients off
-    for gradient in torch.autograd.grad(distribution.log_prob(s).sum(), parameters):
-        assert gradient.isfinite().all()
-        assert gradient.abs().max() > 0
-
-
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("tabulated", "factored"))])
 @pytest.mark.parametrize("beta", [0.3, 2.5])
 def test_powers(name: str, beta: float) -> None:
-    distribution, _ = CASES[name]((2,))
+    distribution = CASES[name]((2,))
     expected = (beta * table(distribution)).log_softmax(-1)
     assert torch.allclose(table(distribution.power(beta)), expected)
 
@@ -179,7 +163,7 @@ def test_powers(name: str, beta: float) -> None:
 
 
 def test_any_order_sums_over_all_permutations() -> None:
-    distribution, _ = policy(Language((2, 1, 2, 1)), False)(())
+    distribution = policy(Language((2, 1, 2, 1)), False)(())
     for s in distribution.language.sentences.double():
         tokens, paths, by_steps = s.nonzero().flatten(), [], []
         for order in itertools.permutations(range(len(tokens))):
@@ -195,9 +179,9 @@ def test_any_order_sums_over_all_permutations() -> None:
 
 def test_exploration_mixes_with_uniform_tokens() -> None:
     torch.manual_seed(1)
-    plain = policy(Language((2, 2)))(())[0].step_log_prob(torch.zeros(4)).exp()
+    plain = policy(Language((2, 2)))(()).step_log_prob(torch.zeros(4)).exp()
     torch.manual_seed(1)
-    explored = policy(Language((2, 2)), explore=0.25)(())[0].step_log_prob(torch.zeros(4)).exp()
+    explored = policy(Language((2, 2)), explore=0.25)(()).step_log_prob(torch.zeros(4)).exp()
     assert torch.allclose(explored[:4], 0.75 * plain[:4] + 0.25 / 4)
     assert explored[4] == 0
 
@@ -209,24 +193,12 @@ FACTORED = [name for name in CASES if "factor" in name]
 
 @pytest.mark.parametrize("name", FACTORED)
 def test_sum_and_mode_of_factored_sentences(name: str) -> None:
-    law, (flat,) = CASES[name]((3, 2))
-    rows = [len(factor.subsets) for factor in law.factors]
-    s, of = law.language.sentences, list(zip(law.factors, flat.split(rows, -1), strict=True))
+    law = CASES[name]((3, 2))
+    scores = law.scores.split([len(factor.subsets) for factor in law.factors], -1)
+    s, of = law.language.sentences, list(zip(law.factors, scores, strict=True))
     total = law.language.log_prior(s.double()) + sum(f[..., j.index(s)] for j, f in of)
     assert torch.allclose(law.log_z, total.logsumexp(-1))
     assert torch.equal(law.mode, s[total.argmax(-1)])
-
-
-def test_scores_may_be_hundreds_of_nats_apart() -> None:
-    language = Language((1,) * 6, max_length=2)
-    of = factors(language, (0, 0, 1, 1, 2, 2))
-    assert of is not None
-    # no sentence has two tokens of all three factors
-    scores = torch.cat([torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of])
-    distribution = FactoredSentences(language, of, scores)
-    s = distribution.sample((50,))
-    assert (s.sum(-1) == 2).all()
-    assert distribution.log_prob(s).isfinite().all()
 
 
 @pytest.mark.parametrize(

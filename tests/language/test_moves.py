@@ -33,7 +33,7 @@ def density(language: Language, table: Tensor):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_a_gibbs_step_leaves_the_distribution_alone(name: str) -> None:
-    """Flow from a to b equals that from b to a, of draws of p; and every step is allowed."""
+    """Flow from a to b equals that from b to a, of draws of p; steps lead from any to any."""
     language, n = LANGUAGES[name], 40_000
     table = target(language)
     index = torch.distributions.Categorical(logits=table).sample((n,))
@@ -45,20 +45,11 @@ def test_a_gibbs_step_leaves_the_distribution_alone(name: str) -> None:
     for k in range(2):
         flow = torch.zeros(language.count, language.count)
         flow.index_put_((index[:, k], to[:, k]), torch.ones(n), accumulate=True)
+        often = flow.sum(-1) >= 10
+        steps = (flow[often][:, often] > 0).double() / language.count
+        assert bool((steps.matrix_power(10) > 0).all()), "from anywhere to anywhere"
         difference = (flow - flow.T).abs()
         assert bool((difference <= 5 * (flow + flow.T).sqrt() + 1).all())
-
-
-@pytest.mark.parametrize("name", ["short", "groups in sequence"])
-def test_steps_lead_from_anywhere_to_the_distribution(name: str) -> None:
-    language, n = LANGUAGES[name], 1000
-    table = target(language)
-    s = language.sentences[:1].expand(n, 2, -1)
-    for _ in range(100):
-        s = gibbs_step(language, s, density(language, table))
-    for k in range(2):
-        share = torch.bincount(language.row(s[:, k]), minlength=language.count) / n
-        assert float(0.5 * (share - table[k].exp()).abs().sum()) < 0.5 * (language.count / n) ** 0.5
 
 
 @pytest.mark.parametrize("from_prior", [False, True])
