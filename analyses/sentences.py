@@ -328,7 +328,7 @@ def _summarise(language: Language, sample: Sampled) -> dict[str, Any]:
     return {
         "split": sample.split,
         "inputs": len(key),
-        "length": float(language.length(sample.s).mean()),
+        "length": float(sample.s.sum(-1).mean()),
         "entropy": float(-share.log().mean()),
         "top": float(share.max(-1).values.mean()),
     }

@@ -55,7 +55,6 @@ SLOW: tuple[str, ...] = (
     "tests/report/test_export.py::",
     "tests/report/test_viewer.py::",
     "tests/runs/test_analyze.py::test_an_analysis_that_fails",
-    "tests/runs/test_analyze.py::test_what_does_not_apply",
     "tests/runs/test_damage.py::test_a_flipped_byte",
     "tests/runs/test_damage.py::test_every_flipped_byte_is_noticed",
     "tests/runs/test_sweep.py::test_a_failed_run",

@@ -18,7 +18,7 @@ SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
     "plot_attractors/model/": 1682,
-    "plot_attractors/language/": 962,
+    "plot_attractors/language/": 949,
     "plot_attractors/training/": 1965,
     "plot_attractors/gflownet/": 2750,
     "plot_attractors/language_of_thought/": 1682,
@@ -38,9 +38,9 @@ LINES = {
     "benchmarks/": 480,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 15177,
+    "tests/": 15175,
 }
-WORDS = 40733  # of pages
+WORDS = 40735  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -64,7 +64,7 @@ def sample_run(run: Run, *, inputs: int = 64, draws: int = 100, seed: int = 0) -
     if language.ordered:
         tokens = tokens.unflatten(-1, (language.longest, language.tokens))
     dims = (*EACH, *(["position"] if language.ordered else []), "token")
-    length = language.length(fields["s"]).to(torch.int64)
+    length = fields["s"].sum(-1).to(torch.int64)
     stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
     groups: dict[str, Variables] = {
         "posterior": {"z": ((*EACH, "step", "latent"), fields["z"]), "tokens": (dims, tokens)},

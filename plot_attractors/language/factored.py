@@ -198,7 +198,7 @@ class FactoredSentences(TorchDistribution):
         return FactoredSentences(self.language.power(beta), self.factors, beta * self.scores)
 
     def log_prob(self, s: Tensor) -> Tensor:
-        length = self.language.length(s)
+        length = s.sum(-1)
         of_factor = torch.stack([factor.index(s) for factor in self.factors], -1)
         possible = (length >= self.language.min_length) & (length <= self.language.longest)
         possible = possible & (of_factor >= 0).all(-1)

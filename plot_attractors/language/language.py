@@ -64,10 +64,6 @@ class Language:
     exponent: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.groups or min(self.groups) < 1:
-            raise ValueError(
-                f"groups must be one or more positive sizes, such as (2, 2, 2), not {self.groups}."
-            )
         if not 0 <= self.min_length <= self.longest <= len(self.groups):
             raise ValueError(
                 f"Lengths must satisfy 0 <= min_length <= max_length <= {len(self.groups)} groups, "
@@ -150,10 +146,6 @@ class Language:
             for part in s.split(rows) if length >= self.min_length else ():
                 yield torch.zeros(len(part), self.width).scatter_(1, part.long(), 1.0)
 
-    def length(self, s: Tensor) -> Tensor:
-        """(...) number of tokens of the sentences s (..., width)."""
-        return s.sum(-1)
-
     def key(self, s: Tensor) -> Tensor:
         """(...) int64 hash of sentences (..., width); of k different ones two have the same with a
         probability of about k² / 2⁶⁴.
@@ -197,7 +189,7 @@ class Language:
 
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
-        return self.log_prior_of_length(self.length(s))
+        return self.log_prior_of_length(s.sum(-1))
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
         """(...) log P(s) in nats of sentences of so many tokens (...)."""
@@ -208,7 +200,7 @@ class Language:
         """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
         too long counts as if it were not.
         """
-        length = self.length(s)
+        length = s.sum(-1)
         longer, own = self.log_prior_of_length(torch.stack([length + 1, length]))
         return torch.cat([longer.expand(self.tokens, *length.shape), own[None]])
 
@@ -218,7 +210,7 @@ class Language:
         With `canonical` a bag is built group by group, in exactly one order; without, in any order.
         """
         groups, group = len(self.groups), self.token_group.to(partial.device)
-        bag, length = self.bag(partial), self.length(partial)
+        bag, length = self.bag(partial), partial.sum(-1)
         filled = bag.new_zeros(*bag.shape[:-1], groups).index_add_(-1, group, bag)
         if canonical and not self.ordered:  # a group at or before the last filled one is closed
             filled = filled.flip(-1).cumsum(-1).flip(-1)
@@ -234,7 +226,7 @@ class Language:
     def prior_logits(self, partial: Tensor) -> Tensor:
         """(..., width + 1) logits of the canonical policy whose sentences follow P(s) exactly."""
         log_weights = _weights(self).log().to(partial)
-        length = self.length(partial).long()
+        length = partial.sum(-1).long()
         after = (length + 1).clamp(max=self.longest)
         if self.ordered:
             grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)

@@ -43,7 +43,7 @@ def gibbs_step(
     allowed = language.allowed(base, canonical=False)
     if language.ordered:
         allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
-    length = language.length(base).long().clamp(max=language.longest - 1)
+    length = base.sum(-1).long().clamp(max=language.longest - 1)
     gain = _way_gains(language).to(s)[length][..., None].expand(*length.shape, language.tokens)
     gain = torch.nn.functional.pad(gain, (0, 1))  # of no token none
     logits = torch.where(allowed, scores.movedim(0, -1) + gain, -torch.inf)
@@ -57,7 +57,7 @@ def gibbs_step(
 
 def _emptied_slot(language: Language, s: Tensor) -> Tensor:
     """(…, B, tokens) bags s without what is in a random slot."""
-    filled = torch.rand_like(s[..., 0]) < language.length(s) / language.longest
+    filled = torch.rand_like(s[..., 0]) < s.sum(-1) / language.longest
     feature = (torch.rand_like(s) * s).argmax(-1)
     return torch.where(filled[..., None], language.without(s, feature), s)
 
@@ -71,7 +71,7 @@ def additions(log_p: LogDensity, base: Tensor) -> Tensor:
 
 def _insertions(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
     """Sequences s with a random slot emptied, and with every token in it, nothing last."""
-    length, longest, tokens = language.length(s), language.longest, language.tokens
+    length, longest, tokens = s.sum(-1), language.longest, language.tokens
     order = torch.rand(*length.shape, longest, device=s.device).argsort(-1)
     full = order < length[..., None]  # which slots hold the tokens
     slot = torch.randint(longest, length.shape, device=s.device)

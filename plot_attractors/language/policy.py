@@ -102,7 +102,7 @@ class SentencePolicy(TorchDistribution):
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         s = s.expand(*shape, -1)
         if self.canonical or self.language.ordered:
-            return self.log_prob_path(s, canonical_ranks(s))
+            return self.log_prob_path(s, s.cumsum(-1) - s)  # in the order of features
         return self._log_prob_any_order(s)
 
     def log_prob_path(self, s: Tensor, ranks: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class SentencePolicy(TorchDistribution):
         # (longest + 1, …, width + 1): every prefix in one network call
         log_p = self.step_log_prob(s * (ranks < position))
         added = s * (ranks == position)
-        ended = (position[..., 0] == self.language.length(s)).to(s)
+        ended = (position[..., 0] == s.sum(-1)).to(s)
         pick = torch.cat([added, ended[..., None]], -1)
         return torch.where(pick > 0, log_p, 0.0).sum((0, -1))
 
@@ -130,7 +130,7 @@ class SentencePolicy(TorchDistribution):
         for m in range(1, 2**longest):
             last = [(m ^ (1 << i), i) for i in range(longest) if m >> i & 1]
             alpha.append(torch.stack([alpha[k] + add[k][..., i] for k, i in last]).logsumexp(0))
-        length = self.language.length(s).long()
+        length = s.sum(-1).long()
         whole = 2 ** length.clamp(max=longest) - 1  # the first |s| slots hold all tokens of s
         out = (torch.stack(alpha) + log_p[..., -1]).gather(0, whole[None])[0]
         return out.masked_fill((out < IMPOSSIBLE / 2) | (length > longest), -torch.inf)
@@ -148,11 +148,6 @@ def prior_policy(
 ) -> SentencePolicy:
     """Independent sentences from P(s), as a policy that builds them token by token."""
     return SentencePolicy(language.prior_logits, language, shape, device=device)
-
-
-def canonical_ranks(s: Tensor) -> Tensor:
-    """(…, width) position of every feature in the canonical building order, that of features."""
-    return s.cumsum(-1) - s
 
 
 class TabulatedSentences(TorchDistribution):

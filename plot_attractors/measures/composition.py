@@ -80,7 +80,7 @@ def _compose(
             considered = considered.scatter(1, now, True)
             takes = ~values.gather(1, now)[:, 0].isnan()
         else:
-            takes = language.length(sentence) < language.min_length
+            takes = sentence.sum(-1) < language.min_length
             if not takes.any():
                 break
         allowed = language.allowed(sentence, canonical=False)
@@ -101,7 +101,7 @@ def shuffled(language: Language, embed: Embedding) -> Embedding:
     torch's global random number generator. Raises ValueError where sentences are too many to list.
     """
     sentences = language.sentences
-    length = language.length(sentences)
+    length = sentences.sum(-1)
     meaning = torch.empty(len(sentences), dtype=torch.int64)
     for number in length.unique():
         rows = torch.nonzero(length == number).flatten()
