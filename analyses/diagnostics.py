@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from plot_attractors.analysis import arviz, sampling, shape
-from plot_attractors.pareto import psis
+from plot_attractors.gflownet import psis
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
 

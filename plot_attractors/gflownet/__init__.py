@@ -1,5 +1,6 @@
 """GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration, diagnostics."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from plot_attractors.gflownet.balance import (
@@ -28,10 +29,18 @@ from plot_attractors.gflownet.trajectories import (
 if TYPE_CHECKING:
     from plot_attractors.gflownet.certificate import Certificate, diagnose
     from plot_attractors.gflownet.diagnostics import (
-        psis,
         simulation_based_calibration,
         to_datatree,
     )
+    from plot_attractors.gflownet.pareto import psis
+
+LAZY = {
+    "Certificate": "certificate",
+    "diagnose": "certificate",
+    "psis": "pareto",
+    "simulation_based_calibration": "diagnostics",
+    "to_datatree": "diagnostics",
+}
 
 __all__ = [
     "Certificate",
@@ -64,13 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Diagnostics, imported when first asked for: xarray and matplotlib are slow to import."""
-    if name in ("Certificate", "diagnose"):
-        from plot_attractors.gflownet import certificate
-
-        return getattr(certificate, name)
-    if name in ("psis", "simulation_based_calibration", "to_datatree"):
-        from plot_attractors.gflownet import diagnostics
-
-        return getattr(diagnostics, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Diagnostics, imported when first asked for: xarray and SciPy are slow to import."""
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)

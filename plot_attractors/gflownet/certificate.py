@@ -27,12 +27,12 @@ from plot_attractors.gflownet.diagnostics import (
     ERROR,
     Replicate,
     calibration,
-    psis,
     randomised_rank,
     replicates,
     to_datatree,
     uniform_p_value,
 )
+from plot_attractors.gflownet.pareto import MOST_DISTANCE, MOST_K, psis
 from plot_attractors.gflownet.programs import (
     Program,
     Values,
@@ -41,7 +41,6 @@ from plot_attractors.gflownet.programs import (
     side_run,
 )
 from plot_attractors.gflownet.tempering import tempered
-from plot_attractors.pareto import MOST_DISTANCE, MOST_K
 
 __all__ = ["Certificate", "diagnose"]
 
@@ -169,8 +168,7 @@ def _of_these_data(tree: Any, wider: Any) -> tuple[dict[str, Row], dict[str, Any
         words = f"k̂ = {k:.2f}: the guide is too narrow, at the wrong place, or of the wrong shape"
         weights = ("fails", k, np.nan, words)
     else:  # few different weights, which is no reason to doubt
-        words = f"{own['distinct']:.0f} different weights have no tail to fit: read log Z"
-        weights = ("cannot tell", k, np.nan, words)
+        weights = ("cannot tell", k, np.nan, "few weights differ, with no tail to fit: read log Z")
     known = weights[0] != "fails"
     log_weight = tree["sample_stats"]["log_weight"].values.astype(float).ravel()
     distance = 0.5 * np.abs(np.exp(log_weight - log_z) - 1)

@@ -1,7 +1,6 @@
 """Whether a fit of a Pyro guide to a Pyro model can be trusted: weights, replicates, calibration.
 
-Models and guides are any that `SVI` takes, trained by whatever loss. Needs xarray and SciPy, and
-ArviZ for k̂ alone.
+Models and guides are any that `SVI` takes, trained by whatever loss. Needs xarray and SciPy.
 """
 
 from __future__ import annotations
@@ -43,9 +42,8 @@ from plot_attractors.gflownet.simulation import (
     simulatable,
     simulated,
 )
-from plot_attractors.pareto import psis
 
-__all__ = ["psis", "simulation_based_calibration", "to_datatree"]
+__all__ = ["simulation_based_calibration", "to_datatree"]
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 ERROR = 0.05  # of the test of all latents together

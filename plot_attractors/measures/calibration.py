@@ -149,7 +149,7 @@ def pareto_k(log_weight: Tensor) -> Tensor:
     Weights cannot be trusted where it is above 0.7; NaN where few of them differ: see `psis`.
     Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
     """
-    from plot_attractors.pareto import psislw  # slow to import
+    from plot_attractors.gflownet.pareto import psislw  # slow to import
 
     k = psislw(log_weight.detach().double().cpu().numpy())[1]
     return torch.from_numpy(np.atleast_1d(k))

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from plot_attractors.pareto import MOST_DISTANCE, MOST_K
-
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
 RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
 PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
@@ -280,6 +278,8 @@ def doubts(numbers: Mapping[str, float]) -> list[str]:
     - slope of log-frequency on log-reward: within `SLOPES`;
     - path weights: an effective share of `LEAST_ESS` or more, and a k̂ of `MOST_K` at most.
     """
+    from plot_attractors.gflownet.pareto import MOST_DISTANCE, MOST_K  # slow to import
+
     distance, above = numbers["tv_extrapolated"], numbers["tv_excess"]
     known = f"about {distance:.2f}; {above:.2f} above its noise floor"
     if math.isnan(distance):

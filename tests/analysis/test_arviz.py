@@ -18,8 +18,8 @@ import xarray as xr
 from plot_attractors import runs
 from plot_attractors.analysis.arviz import predictive_check, sample_run
 from plot_attractors.analysis.sampling import path_log_weight
+from plot_attractors.gflownet import psis
 from plot_attractors.measures.information_loss import correct_bits
-from plot_attractors.pareto import psis
 from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import analyze
 

@@ -21,47 +21,30 @@ LEAST_VALUES = 10  # that differ, in a tail of more: a smooth curve is fitted to
 Array = NDArray[np.float64]
 
 
-def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
-    """Smoothed log-weights of log-weights (…, n), k̂ (…), and the numbers of different weights (…).
+def psislw(log_weight: Array) -> tuple[Array, Array]:
+    """Smoothed log-weights of log-weights (…, n), and k̂ (…).
 
     Weights are the same where they differ by no more than single precision leaves of them. What
     has no fit is not smoothed, and has a k̂ of NaN: see `psis`.
     """
     n = log_weight.shape[-1]
-    order = np.argsort(-log_weight, -1, kind="stable")
-    descending = np.take_along_axis(log_weight, order, -1)
-    top, sound = descending[..., :1], _sound(log_weight)
-    with np.errstate(invalid="ignore"):
-        steps = np.round((top - descending) / (1e-5 + 1e-6 * abs(top)))
-        new = np.diff(steps, axis=-1) > 0
-    distinct = np.where(sound, 1 + new.sum(-1), 0)
-    k = np.full(log_weight.shape[:-1], np.nan)
-    if n < LEAST_DRAWS:
-        return log_weight, k, distinct
     tail = int(np.ceil(min(n / 5, 3 * n**0.5)))
-    fitted = sound & (new[..., :tail].sum(-1) >= min(LEAST_VALUES, tail))
-    fitted &= np.isfinite(descending[..., tail])
-    if not fitted.any():
-        return log_weight, k, distinct
-    rows = log_weight[fitted]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # the announcement of ArviZ 1
-        warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
-        import arviz as az  # slow
+    greatest = -np.sort(-log_weight, -1)[..., : tail + 1]  # and the first that is not smoothed
+    top = greatest[..., :1]
+    with np.errstate(invalid="ignore"):
+        steps = np.round((top - greatest) / (1e-5 + 1e-6 * abs(top)))
+        differ = (np.diff(steps, axis=-1) > 0).sum(-1)
+    fitted = (log_weight < np.inf).all(-1) & np.isfinite(greatest[..., -1])
+    fitted &= (differ >= min(LEAST_VALUES, tail)) & (n >= LEAST_DRAWS)
+    smoothed, k = log_weight.copy(), np.full(log_weight.shape[:-1], np.nan)
+    if fitted.any():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the announcement of ArviZ 1
+            warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
+            import arviz as az  # slow
 
-        smoothed, shape = az.psislw(rows.copy())
-    k[fitted] = np.asarray(shape, float)
-    at = order[fitted][:, tail, None]  # the greatest that is never smoothed tells the norm
-    smoothed = np.asarray(smoothed, float)
-    norm = np.take_along_axis(rows, at, -1) - np.take_along_axis(smoothed, at, -1)
-    result = log_weight.copy()
-    result[fitted] = smoothed + norm
-    return result, k, distinct
-
-
-def _sound(log_weight: Array) -> NDArray[np.bool_]:
-    """Whether log-weights (…, n) are numbers; −∞, a weight of 0, is one."""
-    return np.asarray((log_weight < np.inf).all(-1))  # which NaN is not
+            smoothed[fitted], k[fitted] = az.psislw(log_weight[fitted], normalize=False)
+    return smoothed, k
 
 
 def psis(tree: Any) -> xr.Dataset:
@@ -78,7 +61,6 @@ def psis(tree: Any) -> xr.Dataset:
       error ``elbo_error``.
     - ``log_z`` (chain, input): the logarithm of the mean smoothed weight, nats, and its standard
       error ``log_z_error``, √(1 / ess − 1 / n) of n draws (delta method).
-    - ``distinct`` (chain, input): how many different weights there are.
 
     k̂ is NaN, with a warning, below 25 draws; and where fewer than 10 weights in the tail differ, as
     those of discrete guides, which are not smoothed then. A guide that is exact has one weight
@@ -94,38 +76,36 @@ def psis(tree: Any) -> xr.Dataset:
     et al. (2024), "Pareto smoothed importance sampling".
     """
     log_weight = tree["sample_stats"]["log_weight"].astype(np.float64).drop_attrs()
-    log_weight = log_weight.transpose(..., "draw")
-    smoothed, shape, distinct = psislw(log_weight.values)
-    k = log_weight.isel(draw=0, drop=True).copy(data=shape)
-    draws, sound = log_weight.sizes["draw"], _sound(log_weight.values)
-    bad, few = ~sound, np.isnan(shape) & sound
+    sound = (log_weight < np.inf).all("draw")  # which NaN is not
+    log_weight = log_weight.where(sound)
+    smoothed, k = xr.apply_ufunc(
+        psislw, log_weight, input_core_dims=[["draw"]], output_core_dims=[["draw"], []]
+    )
+    draws, bad, few = log_weight.sizes["draw"], ~sound, k.isnull() & sound
     if bad.any():
         warnings.warn(
-            f"k-hat, ess, elbo and log_z are NaN for {bad.sum()} of {bad.size} inputs: log-weights "
-            "are NaN or infinite, so look for log_p and log_q that are no numbers",
+            f"k-hat, ess, elbo and log_z are NaN for {int(bad.sum())} of {bad.size} inputs: "
+            "log-weights are NaN or infinite, so look for log_p and log_q that are no numbers",
             stacklevel=2,
         )
     if few.any():
         warnings.warn(
-            f"k-hat is NaN for {few.sum()} of {few.size} inputs: {draws} draws of each, with "
-            f"{distinct[few].min()} to {distinct[few].max()} different weights, have no tail to "
-            "fit. Equal weights are those of an exact guide, and of one that draws a part of the "
-            "posterior only, which its own draws cannot tell apart: compare log_z with the "
-            "evidence known otherwise",
+            f"k-hat is NaN for {int(few.sum())} of {few.size} inputs: {draws} draws of each have "
+            "no tail to fit, for they are few, or few of their weights differ. Equal weights are "
+            "those of an exact guide, and of one that draws a part of the posterior only, which "
+            "its own draws cannot tell apart: compare log_z with the evidence known otherwise",
             stacklevel=2,
         )
     with np.errstate(invalid="ignore"):  # of weights that are all 0
-        norm = np.where(bad, np.nan, logsumexp(smoothed, -1))
-        ess = np.exp(2 * norm - logsumexp(2 * smoothed, -1))
-        elbo = np.where(bad, np.nan, log_weight.values.mean(-1))
-        error = log_weight.values.std(-1, ddof=1) if draws > 1 else np.full(k.shape, np.nan)
+        norm = smoothed.reduce(logsumexp, "draw")
+        ess = np.exp(2 * norm - (2 * smoothed).reduce(logsumexp, "draw"))
+        error = log_weight.std("draw", ddof=1, skipna=False)
     values = {
-        "pareto_k": shape,
+        "pareto_k": k,
         "ess": ess,
-        "elbo": elbo,
-        "elbo_error": np.where(bad, np.nan, error) / draws**0.5,
+        "elbo": log_weight.mean("draw", skipna=False),
+        "elbo_error": error / draws**0.5,
         "log_z": norm - np.log(draws),
         "log_z_error": (1 / ess - 1 / draws).clip(min=0) ** 0.5,
-        "distinct": distinct,
     }
-    return xr.Dataset({name: k.copy(data=value) for name, value in values.items()})
+    return xr.Dataset(values)
