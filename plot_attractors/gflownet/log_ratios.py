@@ -52,15 +52,12 @@ class LogRatios:
         log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
             (K, batch) with a `batch_plate`.
         log_q: of every site of the guide, in its order.
-        args, kwargs: arguments of model and guide.
         dims: of values in a run of one particle, where all were run at once.
     """
 
     values: Values
     log_p: dict[str, Tensor]
     log_q: dict[str, Tensor]
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -194,7 +191,7 @@ class LogRatioLoss(ELBO):
             if any(log_p.requires_grad for log_p in ratios.log_p.values()):
                 if self.behaviour is not None or self.replay is not None:
                     programs = Programs.bound(model, guide, guide, args, kwargs)
-                    ratios = self._log_ratios(programs, args, kwargs)
+                    ratios = self._log_ratios(programs)
                 wake = -ratios.of_model.mean()
                 loss = loss + (wake - wake.detach())
         warn_if_nan(loss, "loss")
@@ -240,16 +237,14 @@ class LogRatioLoss(ELBO):
         """
         sampler = self.behaviour if self.behaviour is not None else guide
         programs = Programs.bound(model, guide, sampler, args, kwargs)
-        return self._log_ratios(programs, args, kwargs, self.replay)
+        return self._log_ratios(programs, self.replay)
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         raise NotImplementedError  # abstract in Pyro, and not called here
 
     # -- log-probabilities
 
-    def _log_ratios(
-        self, programs: Programs, args: Any, kwargs: Any, replay: ReplayOf | None = None
-    ) -> LogRatios:
+    def _log_ratios(self, programs: Programs, replay: ReplayOf | None = None) -> LogRatios:
         if programs.pair != self._pair:
             self._plan(programs)
         self._calls += 1
@@ -267,7 +262,7 @@ class LogRatioLoss(ELBO):
             self._calls <= FIRST_CALLS or self._calls % EVERY == 0
         ):
             self._require_apart(programs, dim)
-        return replace(ratios, args=args, kwargs=kwargs)
+        return ratios
 
     def _together(self, programs: Programs) -> Programs:
         """The programs with all particles in one run, inside an outermost plate."""

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pyro
 import torch
 from pyro import poutine
-from pyro.nn import PyroModule
 from pyro.poutine.runtime import effectful
 from torch import Tensor, nn
 
@@ -52,11 +51,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     Args:
         num_particles: trajectories per step.
-        log_z: None to learn one number, from the mean log-weight of the particles on; a number
-            (or a tensor of a number per batch element) if log Z is known; or a callable
-            `log_z(*args, **kwargs)` with the arguments of model and guide, giving a scalar, or with
-            a `batch_plate` a tensor (batch,). Parameters of a module, or of the module that a
-            method belongs to, are trained too.
+        log_z: None to learn one number, from the mean log-weight of the particles on; a number, or
+            with a `batch_plate` a tensor (batch,), if log Z is known.
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
             under Adam it moves so many times faster than the rest. Take 1 for plain gradient
             descent.
@@ -68,13 +64,13 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
     """
 
     log_z_over_scale: nn.Parameter | None
-    given_log_z: Any
+    given_log_z: float | Tensor | None
 
     def __init__(
         self,
         num_particles: int = 1,
         *,
-        log_z: float | Tensor | Callable[..., Tensor] | None = None,
+        log_z: float | Tensor | None = None,
         log_z_scale: float = 20.0,
         loss: Literal["squared", "huber"] = "squared",
         delta: float = 1.0,
@@ -85,38 +81,27 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         self._penalty = penalty(loss, delta)
         if log_z is None and self.batch_plate is not None:
             raise ValueError(
-                f"Each element of plate {self.batch_plate!r} has a log Z of its own: pass log_z as "
-                "a callable log_z(*args) -> tensor (batch,) or as known values, or use VarGrad."
+                f"Each element of plate {self.batch_plate!r} has a log Z of its own: give log_z, a "
+                "tensor of known values, or use VarGrad."
             )
-        self._initialised = log_z is not None
         self._mean, self._spread = math.nan, math.inf  # of log-weights, of one particle a step
-        self.log_z_over_scale = nn.Parameter(torch.tensor(0.0)) if log_z is None else None
+        self.log_z_over_scale = nn.Parameter(torch.tensor(math.nan)) if log_z is None else None
         self.given_log_z, self.log_z_scale = log_z, log_z_scale
-        owner = getattr(log_z, "__self__", None)
-        self.owner = owner if isinstance(owner, nn.Module) else None
 
     @property
     def log_z(self) -> Any:
-        """Log Z, nats: the learned number, which autograd follows, or what was given."""
+        """Log Z, nats: the learned number, NaN until a first call, or what was given."""
         if self.log_z_over_scale is None:
             return self.given_log_z
         return self.log_z_scale * self.log_z_over_scale
 
-    def get_extra_state(self) -> dict[str, bool]:
-        """Whether a learned log Z has had its first value, for `state_dict`."""
-        return {"initialised": self._initialised}
-
-    def set_extra_state(self, state: dict[str, bool]) -> None:
-        """The inverse of `get_extra_state`."""
-        self._initialised = state["initialised"]
-
     def objective(self, ratios: LogRatios) -> Tensor:
         log_ratio = ratios.total
-        if self.log_z_over_scale is not None and (torch.is_grad_enabled() or not self._initialised):
-            self._follow(log_ratio.detach(), self.log_z_over_scale)
+        own = self.log_z_over_scale
+        if own is not None and (torch.is_grad_enabled() or bool(own.isnan())):
+            self._follow(log_ratio.detach(), own)
         self._announce()
-        given = self.given_log_z
-        log_z = given(*ratios.args, **ratios.kwargs) if callable(given) else self.log_z
+        log_z = self.log_z
         shape = tuple(log_z.shape) if isinstance(log_z, Tensor) else ()
         if shape not in ((), tuple(log_ratio.shape[1:])):
             raise ValueError(
@@ -128,11 +113,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
     def _announce(self) -> None:
         """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
 
-        A name that another parameter has in the store is left to it. A PyroModule announces its
-        own.
+        A name that another parameter has in the store is left to it.
         """
-        if isinstance(self.given_log_z, PyroModule) or isinstance(self.owner, PyroModule):
-            return
         held = dict(pyro.get_param_store().named_parameters())
         for part, parameter in self.named_parameters():
             if pyro.settings.get("module_local_params"):
@@ -157,10 +139,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             self._spread = off if math.isinf(self._spread) else 0.9 * self._spread + 0.1 * off
             self._mean += 0.1 * (new - self._mean)
             mean, spread = mean.new_tensor(self._mean), mean.new_tensor(self._spread)
-        far = (mean - self.log_z_scale * parameter).abs() > spread
-        if not self._initialised:
-            far, self._initialised = torch.ones_like(far), bool(mean.isfinite())
-        new_value = torch.where(far & mean.isfinite(), mean / self.log_z_scale, parameter)
+        near = (mean - self.log_z_scale * parameter).abs() <= spread  # which NaN is not
+        new_value = torch.where(near | ~mean.isfinite(), parameter, mean / self.log_z_scale)
         parameter.copy_(new_value)
 
 
@@ -297,7 +277,7 @@ class Sleep(LogRatioLoss):
         if any(site["log_prob"].requires_grad for site in sample_sites(conditioned).values()):
             bound = partial(model, *args, **kwargs), partial(guide, *self.data(observed))
             programs = Programs(*bound, bound[1], (model, guide), True)
-            wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
+            wake = -self._log_ratios(programs).of_model.mean()
             loss = loss + (wake - wake.detach())
         return loss
 
