@@ -15,14 +15,14 @@ from plot_attractors.runs.run import programs
 from plot_attractors.training.vocabulary import linear
 
 from ..attractors import HBV, assert_resumes, changed, schedule, snapshot, sprites, with_data
+from ..small import SETTINGS, measured, untrained
 
 MODELS = ["hbv", "table", "dsprites", "images", "sequences", "vectors", "algorithms"]
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
-LETTER = ("detailed_balance_em",)  # of `algorithms`
 TRAINED = {  # parts of models, by the inference programs that train them
     "wake_sleep_em": PHI | THETA,
-    **dict.fromkeys(LETTER, PHI | THETA | {"flow_correction", "log_partition"}),
+    "detailed_balance_em": PHI | THETA | {"flow_correction", "log_partition"},
     "gflownet_em": PHI | THETA | {"sentence_policy"},
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
     "emergent_communication": {"sender", "receiver"},
@@ -50,20 +50,12 @@ CASES += [(name, data, programs(name).names[2]) for name in ANY for data in ("ta
 CASES += [(name, data, name) for name in ANY[:2] for data in ("images", "vectors")]
 
 
-def train(model: Any, data: Any, inference: str) -> dict[str, float]:
-    """The last metrics of every name, of a few updates."""
-    fit, metrics = schedule(inference, model, data, SHORT.get(inference, {})), dict[str, float]()
-    while not fit.done:
-        metrics |= fit.step()
-    assert all(map(math.isfinite, metrics.values()))
-    return metrics
-
-
 @pytest.mark.parametrize(("name", "of", "inference"), CASES)
 def test_every_program_trains(name: str, of: str | None, inference: str, files: Any) -> None:
     model, data = with_data(files.get(of or name, {}), name, of)
-    before = snapshot(model)
-    train(model, data, inference)
+    before, fit = snapshot(model), schedule(inference, model, data, SHORT.get(inference, {}))
+    while not fit.done:
+        assert all(map(math.isfinite, fit.step().values()))
     assert changed(model, before) - {"onset"} == TRAINED[inference]  # which need not be there
     assert model.describe(data.batch(5).x, 2).s.shape[:2] == (5, 2)
     if inference == programs(name).names[2]:  # a default has no dead network
@@ -101,20 +93,16 @@ def test_a_resumed_schedule_equals_an_uninterrupted_one(
 
 
 @pytest.mark.parametrize(("name", "factor"), [("hbv", "posterior"), ("dsprites", "density")])
-def test_the_papers_text_trains(name: str, factor: str) -> None:
+def test_the_papers_reward(name: str, factor: str) -> None:
     of = programs("algorithms", "detailed_balance_em", name)
-    model, data = with_data(of.presets["model"]["paper"], "algorithms", name)
+    model, _ = with_data(of.presets["model"]["paper"], "algorithms", name)
     assert model.reward.decodability == factor
-    metrics = train(model, data, "detailed_balance_em")
-    assert set(metrics) == {"balance_loss", "discretizer_loss", "m_loss"}
 
 
-def test_sequences_are_ordered_and_short_ones_preferred() -> None:
-    language = with_data({}, "sequences", preset="full")[0].language
-    assert language.ordered
-    assert language.tokens == 24
-    log_p = language.log_prior_of_length(torch.tensor([1.0, 2.0]))
-    assert float(log_p[0] - log_p[1]) == pytest.approx(0.5, abs=1e-4)
+@pytest.mark.parametrize("name", [names[0] for names, _ in KINDS[1:]])
+@pytest.mark.parametrize("analysis", ["decodability", "composition", "language_measures"])
+def test_analyses_of_language_are_made_of_every_model(name: str, analysis: str) -> None:
+    assert measured(analysis, untrained(name), **SETTINGS[analysis])
 
 
 def test_every_program_is_trained_here(files: Any) -> None:
