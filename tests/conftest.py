@@ -49,7 +49,6 @@ SLOW: tuple[str, ...] = (
     "tests/language_of_thought/test_policy.py::test_a_policy_learns",
     "tests/measures/test_calibration.py::test_controls",
     "tests/measures/test_information_loss.py::test_intervals_from_inputs_cover_and_those_from_draws_would_not",
-    "tests/model/test_parts.py::test_a_label_head_of_a_subclass_is_trained",
     "tests/models/",
     "tests/paper/",
     "tests/report/test_export.py::",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.language import Language, in_use_threshold, usage
+from plot_attractors.language import Language, usage
 from plot_attractors.training import (
     ExactSentences,
     MStep,
@@ -17,6 +16,8 @@ from plot_attractors.training import (
     summary,
 )
 from plot_attractors.training.m_step import visited_sentences
+
+from .models import build_model as build
 
 
 def bits(n: int) -> Tensor:
@@ -29,9 +30,7 @@ def frequency(language: Language, s: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("sentences", [False, True])
-def test_the_loss_is_that_of_a_weighted_vae_and_the_information_loss(
-    build: Any, sentences: bool
-) -> None:
+def test_the_loss_is_that_of_a_weighted_vae_and_the_information_loss(sentences: bool) -> None:
     model, x = build(), bits(5)
     m = MStep(model, bits, MStepConfig(vae_weight=0.5, kl_weight=0.6), beta=0.25)
     torch.nn.init.zeros_(model.decoder.logits[-1].weight)  # what is decoded depends on no sample
@@ -46,7 +45,7 @@ def test_the_loss_is_that_of_a_weighted_vae_and_the_information_loss(
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.3])
-def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, beta: float) -> None:
+def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(beta: float) -> None:
     model, n = build(inverse_temperature=beta), 20_000
     x = bits(1)
     m, seen = MStep(model, lambda _: x.expand(n, -1), MStepConfig()), list[Tensor]()
@@ -62,7 +61,7 @@ def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, bet
         assert expected.max() < 0.9
 
 
-def test_the_summary_is_of_the_exact_posterior(build: Any) -> None:
+def test_the_summary_is_of_the_exact_posterior() -> None:
     model = build(language=Language((1,) * 4, min_length=0), sd=0.2, shape=(3,))
     torch.nn.init.normal_(model.sentence_encoder.mean.weight, std=4.0)
     x = bits(200)[:, :3]
@@ -78,12 +77,13 @@ def test_the_summary_is_of_the_exact_posterior(build: Any) -> None:
     assert set(summary(model, x, exact=False)) == {"sentences_in_use", "tokens_in_use"}
 
 
+@pytest.mark.parametrize("factor", ["none", "posterior", "density"])
 @pytest.mark.parametrize("power", [1.5, math.inf])
 def test_visited_sentences_are_drawn_by_reward_whatever_their_count(
-    build: Any, power: float
+    power: float, factor: str
 ) -> None:
     """Two trajectories visit s0 at z_0, where R is greatest, then s1, s2, s2 and s2 or s3."""
-    model, n = build(sd=0.5, steps=4, inverse_temperature=0.3), 6000
+    model, n = build(sd=0.5, steps=4, inverse_temperature=0.3, decodability=factor), 6000
     sentences = torch.eye(6)[[0, 1, 2, 3]]
     with torch.no_grad():
         size = torch.tensor([1.0, 1.0, 1.0, 3.0, -4.0, -4.0])  # of tokens on axes 0, 1, 2, 0, 1, 2
@@ -100,7 +100,6 @@ def test_visited_sentences_are_drawn_by_reward_whatever_their_count(
 
 
 def test_what_is_used_often_enough_is_in_use() -> None:
-    assert in_use_threshold(728) == pytest.approx(0.1 / 728)
     language = Language((1,) * 4, max_length=1)  # 4 sentences: in use from 1/40 of the inputs on
     s = torch.eye(4)[[0] * 90 + [1] * 8 + [2] * 2]
     assert usage(language, s) == {"sentences_in_use": 2.0, "tokens_in_use": 2.0}

@@ -14,6 +14,9 @@ from plot_attractors.training import At, ExactSentences, MStep, MStepConfig, Pha
 from plot_attractors.training.vocabulary import phases
 from plot_attractors.training.vocabulary.phases import VocabularyLearning
 
+from ..attractors import run_to
+from .models import build_model as build
+
 LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
 
 
@@ -35,7 +38,7 @@ def learn(model: Any, updates: int) -> VocabularyLearning:
 
 
 def learning(
-    build: Any, updates: int = 4, rotation: int = 0, more: int = 0, **options: Any
+    updates: int = 4, rotation: int = 0, more: int = 0, **options: Any
 ) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
@@ -48,11 +51,6 @@ def schedule(v: VocabularyLearning) -> Schedule:
     e_step = Phase("e_step", 0, 1, lambda _: {})
     state = {"phi": v.m_step.optimizer, **v.state}
     return Schedule(v.final, [*v.phases(pretrain=2, warm_up=3), e_step], state)
-
-
-def run_to(s: Schedule, name: str, cycle: int = 0) -> None:
-    while (s.phase.name, s.phase.cycle) != (name, cycle):
-        s.step()
 
 
 def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
@@ -68,9 +66,9 @@ def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
 
 
 def test_axes_are_rotated_and_tokens_spread_before_each_part(
-    build: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    v = learning(build, updates=4, rotation=2, more=3, sd=None)
+    v = learning(updates=4, rotation=2, more=3, sd=None)
     s, done = schedule(v), list[str]()
     for name in ("rotate_axes", "spread_tokens", "spread_pairs"):
         monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
@@ -86,8 +84,8 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
     assert [p.updates for p in v.phases(7, 9)] == [7, 250, 9, 250, 750, 1000, 750]
 
 
-def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
-    v, longer = learning(build), replace(LANGUAGE, max_length=4)
+def test_labels_are_of_a_longer_language_with_costs_of_its_own() -> None:
+    v, longer = learning(), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
     v.m_step.sharpened = lambda _, sharpness, language: labels.append(language) or {}
     v.warm_up(At(0, 0.0))
@@ -101,10 +99,10 @@ def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> No
     assert lengths[0] < 2 < 3.5 < lengths[1]
 
 
-def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:
+def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary() -> None:
     result = []
     for beta in (1.0, 0.2):
-        s = schedule(learning(build, inverse_temperature=beta))
+        s = schedule(learning(inverse_temperature=beta))
         while not s.done:
             s.step()
         result.append(s.model.state_dict())
@@ -119,20 +117,18 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -
         (4, {"sd": 0.2}, r"those of KnownEncoder: leave vocabulary at 0"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(
-    build: Any, updates: int, options: Any, sentence: str
-) -> None:
+def test_models_that_do_not_fit_are_refused(updates: int, options: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         learn(build(**options), updates)
 
 
 def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(
-    build: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And an L1 penalty leaves small weights at zero."""
     monkeypatch.setattr(phases, "SPARSITY", 0.9)
     language = replace(LANGUAGE, length_cost=0.0)
-    v = learning(build, more=40, language=language, axes=False)
+    v = learning(more=40, language=language, axes=False)
     model, m_step, s = v.final, v.final_m_step, schedule(v)
     run_to(s, "tokens")
     first = model.sentence_encoder.mean.weight.clone()

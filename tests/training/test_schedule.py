@@ -40,17 +40,6 @@ def test_phases_run_in_order_begin_once_and_know_where_they_are() -> None:
     assert [at.position for at in result] == list(range(7))
 
 
-@pytest.mark.parametrize("stop", range(5))
-def test_a_resumed_schedule_begins_no_phase_twice(stop: int) -> None:
-    (first, before), (second, after) = diary(2, 2), diary(2, 2)
-    for _ in range(stop):
-        first.step()
-    second.load_state_dict(first.state_dict())
-    while not second.done:
-        second.step()
-    assert [entry for entry in before + after if isinstance(entry, int)] == [0, 1]
-
-
 def test_one_norm_over_all_tensors_is_clipped() -> None:
     a, b = nn.Parameter(torch.tensor([3.0])), nn.Parameter(torch.tensor([4.0]))
     unused = nn.Parameter(torch.ones(1))

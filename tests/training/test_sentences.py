@@ -16,14 +16,11 @@ from torch import Tensor, nn
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import TabulatedSentences
-from plot_attractors.training import (
-    ExactSentences,
-    SampledSentences,
-    Sampling,
-    m_step,
-)
+from plot_attractors.training import ExactSentences, SampledSentences, Sampling
 from plot_attractors.training.sentences import pareto_shape, temperatures
 from plot_attractors.training.vocabulary.linear import with_token_axes
+
+from .models import build_model as build
 
 
 @contextmanager
@@ -58,7 +55,7 @@ def frequency(language: Language, s: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("axes", [True, False])
-def test_the_nearest_sentence_of_a_state(build: Any, axes: bool) -> None:
+def test_the_nearest_sentence_of_a_state(axes: bool) -> None:
     model = build(axes=axes, epsilon=0.02)
     s = model.sentences[torch.randint(22, (200,))]
     z = model.embed(s).detach() + 0.3 * torch.randn(200, 3)
@@ -89,17 +86,10 @@ SETTINGS = [
     {"decodability": factor, "inverse_temperature": beta}
     for factor, beta in itertools.product(("none", "posterior", "density"), (1.0, 0.5))
 ]
-
-
-def named(setting: dict[str, Any]) -> str:
-    return "-".join(map(str, setting.values()))
-
-
-settings = pytest.mark.parametrize("setting", SETTINGS, ids=named)
 INVOLVED = [s for s in SETTINGS if s["decodability"] != "none" and s["inverse_temperature"] == 1]
 
 
-def of_setting(build: Any, setting: dict[str, Any], **options: Any) -> Any:
+def of_setting(setting: dict[str, Any], **options: Any) -> Any:
     """A model of 22 sentences, of widths that differ, so that the factor in z_T tells."""
     model = build(axes=False, sd=SD, **setting, **options)
     torch.manual_seed(3)
@@ -133,12 +123,10 @@ class Tabulated:
         return found
 
 
-@settings
-def test_the_policys_loss_is_zero_at_the_judges_posterior(
-    build: Any, setting: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_the_policys_loss_is_zero_at_the_judges_posterior(setting: dict[str, Any]) -> None:
     """Its summary then has equal weights and the exact log Z, and so have resampled candidates."""
-    model, q = of_setting(build, setting), inputs()
+    model, q = of_setting(setting), inputs()
     log_z = model.reward.log_pairs(q, model.sentences).logsumexp(-1).mean().detach()
     for config in ((8, 1), (8, 3)):
         exact = SampledSentences(model, Tabulated(model), Sampling(*config))
@@ -164,13 +152,13 @@ RESAMPLED, ANNEALED = (64, 1), (32, 6)
     ],
 )
 def test_draws_follow_the_judges_posterior(
-    build: Any, setting: dict[str, Any], power: float, beta: float | None, config: tuple[int, int]
+    setting: dict[str, Any], power: float, beta: float | None, config: tuple[int, int]
 ) -> None:
     """Within noise: of n exact draws TV is at most ½ √(S / n) on average, and √(14 / 2n) more with
     probability e⁻¹⁴ (McDiarmid); 0.03 is for candidates that are few.
     """
     involved, n = setting in INVOLVED, 2000
-    model = of_setting(build, setting) if involved else build(axes=False, sd=SD, **setting)
+    model = of_setting(setting) if involved else build(axes=False, sd=SD, **setting)
     sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
     with nullcontext() if involved else nothing_exact():
         s = sampled.draw(inputs(n), power, beta=beta)
@@ -185,34 +173,16 @@ def test_draws_follow_the_judges_posterior(
         assert (0.5 * (frequency(model.language, s) - plain).abs().sum(-1)).max() > bound + 0.03
 
 
-@settings
-def test_labels_have_the_same_target(
-    build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
-) -> None:
-    """Of sentences that were visited."""
-    model, q, seen = of_setting(build, setting), inputs(), list[Tensor]()
-
-    def spy(log_r: Tensor, key: Tensor, power: float) -> Tensor:
-        seen.extend((log_r, key))
-        return torch.zeros(log_r.shape[1], dtype=torch.long)
-
-    monkeypatch.setattr(m_step, "choose_visited", spy)
-    m_step.visited_sentences(model, q.loc, 4)
-    row = (seen[1][..., None] == model.language.key(model.sentences)).float().argmax(-1)
-    judged = model.reward.log_pairs(q, model.sentences, 1.0).detach()
-    assert torch.allclose(seen[0], judged[torch.arange(3), row], atol=2e-3)
-
-
-def test_the_model_along_the_axes_has_the_same_reward(build: Any) -> None:
-    reward = with_token_axes(of_setting(build, {"decodability": "density"})).reward
+def test_the_model_along_the_axes_has_the_same_reward() -> None:
+    reward = with_token_axes(of_setting({"decodability": "density"})).reward
     assert reward.decodability == "density"
 
 
-def test_draws_of_another_language(build: Any) -> None:
+def test_draws_of_another_language() -> None:
     """P(s | z) and the policy are over the sentences of the model's language."""
     longer = Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
     for factor, *config in ("posterior", 4, 3), ("none", 4, 1):
-        refused = sampled(of_setting(build, {"decodability": factor}), *config)
+        refused = sampled(of_setting({"decodability": factor}), *config)
         assert not refused.can_speak(longer)
         with pytest.raises(ValueError, match=r"without P\(s \| z_T\): set sentences\.temp"):
             refused.draw(inputs(), language=longer)

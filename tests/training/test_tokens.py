@@ -25,6 +25,8 @@ from plot_attractors.training.vocabulary.tokens import (
     unexplained_variance,
 )
 
+from .models import build_model as build
+
 
 def test_an_axis_is_used_where_it_tells_a_bit() -> None:
     mean = torch.tensor([-1.0, 1.0]).repeat(5000)[:, None] * torch.tensor([1.0, 2.0, 0.5])
@@ -48,7 +50,7 @@ def test_mixed_sources_are_found_again() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8,), (3, 8, 8)], ids=["bits", "images"])
-def test_rotation_changes_axes_but_not_what_is_decoded(build: Any, shape: tuple[int, ...]) -> None:
+def test_rotation_changes_axes_but_not_what_is_decoded(shape: tuple[int, ...]) -> None:
     model, x = build(latent=4, shape=shape), torch.rand(300, *shape)
     with torch.no_grad():
         for layer, factor in ((model.encoder.mean, 200), (model.encoder.sd, 0.1)):
@@ -94,7 +96,7 @@ def set_tokens(model: Any, axes: list[int], offsets: list[float]) -> None:
         layer.weight[axes, tokens] = torch.tensor(offsets)
 
 
-def test_tokens_start_along_one_used_axis_each_as_many_on_every_one(build: Any) -> None:
+def test_tokens_start_along_one_used_axis_each_as_many_on_every_one() -> None:
     model = build(sd=NARROW, language=free(8, 3))
     x = torch.randn(100, 3) * torch.tensor([1.0, 2.0, 0.1]) + 3
     spread_tokens(model, x)
@@ -107,7 +109,7 @@ def test_tokens_start_along_one_used_axis_each_as_many_on_every_one(build: Any) 
     assert torch.allclose(first, torch.tensor([0.6, -0.6, 0.36, -0.36]), atol=1e-4)
 
 
-def test_pairs_start_around_what_is_densest_on_the_axes_that_tell_most(build: Any) -> None:
+def test_pairs_start_around_what_is_densest_on_the_axes_that_tell_most() -> None:
     model = build(latent=4, sd=(0.2, 0.1, 0.3, 0.9), language=free(8, 5))
     x = torch.randn(2000, 4) * torch.tensor([1.0, 1.0, 1.0, 0.0])
     x[:, 0] = (torch.rand(2000) < 0.4).float() * 3 + 0.3 * torch.randn(2000)  # there or not
@@ -129,7 +131,7 @@ def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:
     assert torch.allclose(result, expected, atol=2e-3)
 
 
-def test_tokens_that_start_anew_share_what_is_unexplained(build: Any) -> None:
+def test_tokens_that_start_anew_share_what_is_unexplained() -> None:
     """A token takes three quarters of it, and the signs of such tokens take turns."""
     model = build(sd=0.01)
     set_tokens(model, [2] * 6, [0.0] * 6)
@@ -141,7 +143,7 @@ def test_tokens_that_start_anew_share_what_is_unexplained(build: Any) -> None:
     assert along(model).tolist() == pytest.approx(expected, rel=1e-4)
 
 
-def test_tokens_that_tell_what_another_tells_start_anew(build: Any) -> None:
+def test_tokens_that_tell_what_another_tells_start_anew() -> None:
     model = build(sd=0.1, language=free(5, 2))
     x, s = torch.randn(50, 3) * torch.tensor([1.0, 1.0, 9.0]), torch.zeros(50, 5)
     model.sentence_encoder.mean.bias.data[2] = 9.0  # most is unexplained along the last axis
@@ -152,7 +154,7 @@ def test_tokens_that_tell_what_another_tells_start_anew(build: Any) -> None:
     assert model.sentence_encoder.mean.axes.tolist() == [0, 0, 2, 1, 0]
 
 
-def test_tokens_of_an_exclusive_group_share_an_axis(build: Any) -> None:
+def test_tokens_of_an_exclusive_group_share_an_axis() -> None:
     language = Language((2, 3, 1, 1, 2), min_length=0, max_length=3)
     model, x = build(latent=4, sd=0.1, language=language), torch.randn(100, 4)
     spread_tokens(model, x)

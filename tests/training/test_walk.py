@@ -26,12 +26,13 @@ from plot_attractors.training.stay import (
 from plot_attractors.training.walk import backward_walks, sleep_loss, wake_loss
 
 from ..problems import Bridge, T, on_policy
+from .models import build_model as build
 from .test_sentences import sampled
 
 N = 6000
 
 
-def test_backward_walks_end_at_their_sentence_and_begin_where_inputs_do(build: Any) -> None:
+def test_backward_walks_end_at_their_sentence_and_begin_where_inputs_do() -> None:
     model = build(axes=False, epsilon=0.05, onset=2.0)
     model.onset.vector[1] = 2.0
     few = torch.randn(4, 3)
@@ -52,17 +53,12 @@ def test_backward_walks_end_at_their_sentence_and_begin_where_inputs_do(build: A
             assert torch.allclose(u.var(0), torch.ones(3), rtol=5 * (2 / N) ** 0.5)
 
 
-def steps_of(bridge: Any, steps: int = T) -> Any:
-    """What the losses ask of a model."""
-    return SimpleNamespace(
-        forward_step=bridge.forward_step, backward_step=bridge.backward_step, steps=steps
-    )
-
-
 def test_losses_are_scores_of_a_step() -> None:
     torch.manual_seed(0)
     bridge = Bridge(backward_shift=0.05)
-    model, trajectories = steps_of(bridge), on_policy(bridge)
+    steps = {"forward_step": bridge.forward_step, "backward_step": bridge.backward_step}
+    model: Any = SimpleNamespace(**steps, steps=T)
+    trajectories = on_policy(bridge)
     forward = -score_forward(bridge.forward_step, trajectories).sum(0).mean() / T
     assert sleep_loss(model, trajectories) == pytest.approx(float(forward))
     scores = -score_backward(bridge.backward_step, trajectories).sum(0).mean() / (T - 1)
@@ -75,7 +71,7 @@ def test_losses_are_scores_of_a_step() -> None:
 # -- where inputs begin, and the noise of a step
 
 
-def test_noise_is_that_of_sentences_where_embeddings_vary(build: Any) -> None:
+def test_noise_is_that_of_sentences_where_embeddings_vary() -> None:
     model = build(axes=False, epsilon=0.02)
     s = model.sentences
     with torch.no_grad():
@@ -149,7 +145,7 @@ def test_a_step_that_stays_is_in_detailed_balance_with_its_basin(
     assert torch.allclose(basins.stationary(z, z_hat).mean, torch.lerp(z_hat, z, 0.7))
 
 
-def test_states_of_the_posterior_are_stationary(build: Any) -> None:
+def test_states_of_the_posterior_are_stationary() -> None:
     model = build(axes=False, epsilon=0.1)
     e = model.encode(torch.rand(1, 8)).__getitem__(torch.zeros(8000, dtype=torch.long))
     s = torch.eye(6)[:1].expand(8000, -1)
@@ -163,9 +159,7 @@ def test_states_of_the_posterior_are_stationary(build: Any) -> None:
 
 
 @pytest.mark.parametrize("beta", [1.0, 3.0])
-def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
-    build: Any, beta: float
-) -> None:
+def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(beta: float) -> None:
     language = Language((1,) * 6, min_length=0, max_length=2, length_cost=1.0)
     model = build(axes=False, epsilon=0.01, language=language, inverse_temperature=beta)
     with torch.no_grad():
@@ -192,7 +186,7 @@ def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
     )
 
 
-def axes_model(build: Any, **options: Any) -> Any:
+def axes_model(**options: Any) -> Any:
     """Six tokens on four of six axes, and inputs at sentences."""
     model = build(latent=6, sd=0.3, **options)
     for layer in (model.sentence_encoder.mean, model.sentence_encoder.sd):
@@ -203,8 +197,8 @@ def axes_model(build: Any, **options: Any) -> Any:
     return model
 
 
-def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -> None:
-    model = axes_model(build, epsilon=0.02)
+def test_off_sentence_states_are_too_long_or_off_along_unused_axes() -> None:
+    model = axes_model(epsilon=0.02)
     e, longer, near = model.encode(torch.randn(60, 6)), too_long(model.language), 0.02 * 6
     assert longer == Language((1,) * 6, min_length=3, max_length=4)
     assert model.sentence_encoder.mean.unused.tolist() == [4, 5]
@@ -229,22 +223,18 @@ def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -
     assert {tuple(row) for row in to.context[192:].tolist()} <= contexts
 
 
-def pool_of(model: Any, candidates: int = 64) -> SentencePool:
-    x = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
-    sentences = sampled(model, candidates, 4)
-    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, (0.3, 0.6))
-
-
-def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
+def test_pairs_follow_the_posterior_of_their_input() -> None:
     model = build(axes=False, sd=0.3)
-    pool = pool_of(model)
+    inputs = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
+    sentences = sampled(model, 64, 4)
+    pool = SentencePool(model, lambda n: inputs[torch.arange(n) % 2], sentences, (0.3, 0.6))
     pool.fill()
     e, s = pool.pairs(20_000)
     assert torch.equal(e.z0, e.distribution.loc)
     first = e.z0[:, 0] > 0
-    for mine, x in ((first, [0.5, -0.2, 0.1]), (~first, [-0.4, 0.6, 0.0])):
+    for mine, x in zip((first, ~first), inputs, strict=True):
         share = torch.bincount(model.language.row(s[mine]), minlength=22) / int(mine.sum())
-        q = model.encode(torch.tensor([x])).distribution
+        q = model.encode(x[None]).distribution
         exact = model.posterior(q).log_p[0].exp().detach()
         assert float(0.5 * (share - exact).abs().sum()) < 0.05
     assert pool.off(e) is not None, "sentences may be two tokens too long"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
 import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
@@ -58,8 +57,3 @@ def build_model(
         steps=steps,
         **{"epsilon": 0.05, **options},
     )
-
-
-@pytest.fixture
-def build() -> Callable[..., AttractorModel]:
-    return build_model
