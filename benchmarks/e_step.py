@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 from shared import arguments, as_in_training, parser
 
+from plot_attractors.cli.shared import parse
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run, registry, settings
 from plot_attractors.runs.run import programs
@@ -108,7 +109,7 @@ def main() -> None:
         (given.model, given.inference),
         given.preset,
         given.updates,
-        settings.parse(given.set),
+        parse(given.set),
         given.seed,
     )
     start = time.process_time()

@@ -20,7 +20,7 @@ from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Decodability
 from plot_attractors.ranges import (
     Cost,
-    Count,
+    Features,
     NonNegative,
     Positive,
     Size,
@@ -42,7 +42,7 @@ class LanguageConfig:
 class DynamicsConfig:
     sees: tuple[str, ...] = setting((), "of time, context; the paper's see neither")
     onset: NonNegative = setting(1.25, "length of the vector that is added to z0 at t = 0; 0: none")
-    features: Count = setting(256, "random Fourier features of z; 0: plain networks (the paper)")
+    features: Features = setting(256, "random Fourier features of z; 0: plain networks (the paper)")
     min_sd: Positive = setting(0.001, "bound of a transition's standard deviation")
 
     # fixed here; a variant makes them settings (`algorithms`)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 __all__ = [
-    "Bits", "Cost", "Count", "Depth", "NonNegative", "Positive", "Range", "Seed",
+    "Bits", "Cost", "Count", "Depth", "Features", "NonNegative", "Positive", "Range", "Seed",
     "Share", "Side", "Size", "Width", "range_of", "setting",
 ]  # fmt: skip
 
@@ -48,6 +48,7 @@ class Range:
 Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
 Size = Annotated[int, Range(1, 10**6)]  # of a batch
 Width = Annotated[int, Range(1, 2**14)]  # of a layer or a latent space
+Features = Annotated[int, Range(0, 2**14)]  # of a state; 0: none
 Depth = Annotated[int, Range(1, 20)]  # generations of a tree
 Bits = Annotated[int, Range(1, 2**20)]  # of a vector
 Side = Annotated[int, Range(8, 128)]  # pixels of an image's side

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from plot_attractors import runs
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import flatten, from_table
+
+from .small import as_built
 
 BITS, D, T, B = 8, 3, 4, 5
 HBV = {
@@ -38,7 +39,7 @@ def with_data(
     own = {"reward.decodability", "dynamics.max_sd"}
     if name != "algorithms" and (own & {*settings} or settings.get("readout") == "any_order"):
         name, of = "algorithms", of or name
-    return runs.untrained(name, data=of, preset=preset, settings=settings)
+    return as_built(name, data=of, preset=preset, settings=settings)
 
 
 def tiny(settings: Settings | None = None, name: str = "hbv") -> Any:

@@ -12,9 +12,9 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import runs
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
+from plot_attractors.runs.run import plan
 
 
 def module_at(path: Path) -> Any:
@@ -73,9 +73,19 @@ class Untrained:
         return pd.DataFrame()
 
 
+def as_built(
+    program: str, *, data: Any = None, preset: str = "full", settings: Any = None
+) -> tuple[Any, Any]:
+    """A model as it is before training, and its data; arguments as of `fit`."""
+    planned = plan(program, data=data, preset=preset, settings=settings)
+    of, configs = planned.programs, planned.configs
+    loaded = of.data.load(configs["data"])
+    return of.model.build(configs["model"], loaded), loaded
+
+
 def untrained(name: str = "hbv", data: str | None = None, **settings: Any) -> Untrained:
     """A small model of a program, as it is before training; settings by their dotted names."""
-    model, of = runs.untrained(name, data=data, preset="smoke", settings=settings)
+    model, of = as_built(name, data=data, preset="smoke", settings=settings)
     return Untrained(model.eval().requires_grad_(False), of)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,7 @@ def copy(
     ] = None,
 ) -> None:
     """Copy a program into a file of your own, to change it; its path then stands for its name."""
-    known = registry.kinds_of(program)
+    known = kinds_of(program)
     kinds = [one for one in known if kind in (None, one)]
     if len(kinds) != 1:
         raise ValueError(
@@ -63,7 +64,7 @@ def settings_(
     from plot_attractors.runs.run import programs
     from plot_attractors.runs.settings import as_text, fields, presets_of, wanted
 
-    kinds = registry.kinds_of(program)
+    kinds = kinds_of(program)
     if "models" in kinds or "datasets" in kinds:
         loaded = programs(program, inference, data)
         full = {k: v for part in loaded.presets.values() for k, v in part.get("full", {}).items()}
@@ -80,3 +81,15 @@ def settings_(
             say(f"  {name} = {value}  ({wanted(setting.type)})")
             if setting.meaning:
                 say(f"      {setting.meaning}")
+
+
+def kinds_of(program: str) -> list[registry.Kind]:
+    """The kinds that have a program of this name, or whose contract a user's own file meets."""
+    kinds = [kind for kind in registry.KINDS if program in registry.names(kind)]
+    if not kinds:
+        file = registry.find("models", program)  # which says what there is
+        for kind in registry.KINDS:
+            with contextlib.suppress(ValueError):
+                registry.load(kind, file)
+                kinds.append(kind)
+    return kinds

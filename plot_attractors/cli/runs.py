@@ -20,11 +20,12 @@ from plot_attractors.cli.shared import (
     command,
     console,
     errors,
+    parse,
     say,
     sentence,
     write_table,
 )
-from plot_attractors.cli.views import SweepView
+from plot_attractors.cli.views import TrainingView
 from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def analyze(
     """
     from plot_attractors import runs
     from plot_attractors.runs import analyze as analysis
-    from plot_attractors.runs import settings
 
     failed = []
 
@@ -66,7 +66,7 @@ def analyze(
             traceback.print_exception(result.error)
         say(f"{result.name} failed: {sentence(result.error)}", errors)
 
-    changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
+    changed = _by_analysis(parse(set_ or []), names or registry.names("analyses"))
     opened = runs.Run(run)
     position, total = opened.position
     if position < total:
@@ -177,7 +177,6 @@ def paper(
     seeds: Annotated[
         str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of smoke.")
     ] = None,
-    jobs: Annotated[int, Option(min=1, help="Processes at once.")] = 1,
     only: Annotated[
         list[str] | None,
         Option(metavar="WORD", help="A data set or a model; can be repeated."),
@@ -185,16 +184,14 @@ def paper(
 ) -> None:
     """Fit and analyse all models of the paper, and write one page with its figures and numbers.
 
-    Interrupted, the same command goes on.
+    Interrupted, the same command goes on; called in two shells, they share the runs out.
     """
     from plot_attractors.paper import make_paper
     from plot_attractors.runs.sweep import seeds as seeds_of
 
-    chosen = None if seeds is None else seeds_of(seeds)
-    with SweepView() as view:
-        page, failed = make_paper(out, preset, chosen, jobs, only or (), view.show)
-    for one in failed:
-        say(f"{one.run.name} {one.state}: {one.reason}", errors)
+    chosen = seeds_of(seeds) if seeds else None
+    with TrainingView() as view:
+        page, failed = make_paper(out, preset, chosen, only or (), view.show)
     say(f"{page} is ready")
     if failed:
         raise typer.Exit(1)

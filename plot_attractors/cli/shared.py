@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,8 @@ from typer import Argument, Option
 from plot_attractors import __version__
 
 __all__ = [
-    "DEBUG", "RunPath", "RunPaths", "Set", "app", "command", "console", "errors", "say", "sentence",
+    "DEBUG", "RunPath", "RunPaths", "Set", "app", "command", "console", "errors", "parse", "say",
+    "sentence",
     "write_table",
 ]  # fmt: skip
 
@@ -100,6 +101,21 @@ def sentence(error: Exception) -> str:
         return text
     # not one of our own: a fault in a program
     return f"{type(error).__name__}: {text} ({DEBUG}=1 shows where)"
+
+
+def parse(pairs: Iterable[str]) -> dict[str, str]:
+    """Split ``key=value`` strings; the last one wins.
+
+    >>> parse(["depth=4", "sleep.steps=8"])
+    {'depth': '4', 'sleep.steps': '8'}
+    """
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"a setting is written key=value, and {pair!r} is not")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 def say(text: str, to: Console = console) -> None:

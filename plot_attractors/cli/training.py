@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from plot_attractors.cli.shared import Set, command, console, errors, say
-from plot_attractors.cli.views import SweepView, TrainingView, sweep_table
+from plot_attractors.cli.shared import Set, command, console, errors, parse, say
+from plot_attractors.cli.views import TrainingView, sweep_table
 
 __all__ = ["fit", "sweep"]
 
@@ -46,7 +45,6 @@ def fit(
     import torch
 
     from plot_attractors import runs
-    from plot_attractors.runs import settings
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -59,7 +57,7 @@ def fit(
                 preset=preset,
                 seed=seed,
                 out=out,
-                settings=settings.parse(set_ or []),
+                settings=parse(set_ or []),
                 resume=resume,
                 device=device,
                 on_progress=view.show,
@@ -77,28 +75,20 @@ def fit(
 @command()
 def sweep(
     file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
-    jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
     status: Annotated[bool, Option("--status", help="Only show how far each run is.")] = False,
 ) -> None:
-    """Train programs × settings × seeds, all that is not done yet; failed runs start again."""
+    """Train programs × settings × seeds, all that is not done yet; failed runs start again.
+
+    Called several times at once, the calls share the runs out.
+    """
     from plot_attractors.runs import sweep as of_sweep
 
     runs = of_sweep.read_sweep(file)
-    states = [run.status() for run in runs]
     if status:
-        console.print(sweep_table(states))
+        console.print(sweep_table(runs))
         return
-    left = [s.run for s in states if s.state not in ("done", "running")]
-
-    def now() -> list[of_sweep.Status]:
-        return [run.status() for run in left]
-
-    with SweepView() as view:
-        of_sweep.run_here(left, jobs, partial(view.show, now))
-        view.show(now, last=True)
-    failed = [one for one in now() if one.state != "done"]
-    for one in failed:
-        say(f"{one.run.name} {one.state}: {one.reason}", errors)
+    with TrainingView() as view:
+        failed = of_sweep.train(runs, view.show)
     if failed:
         raise typer.Exit(1)
     folder = runs[0].path.parent

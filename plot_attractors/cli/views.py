@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -17,17 +16,19 @@ from plot_attractors.cli.shared import console
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Progress
-    from plot_attractors.runs.sweep import Status
+    from plot_attractors.runs.sweep import Training
 
-__all__ = ["SweepView", "TrainingView", "sweep_table"]
+__all__ = ["TrainingView", "sweep_table"]
 
 _SECONDS = 5.0  # between two lines
 _SHOWN_METRICS = 8
 
 
-class _View:
+class TrainingView:
+    """Phase, losses and the time that is left."""
+
     def __init__(self, to: Console = console) -> None:
-        self._console, self._due, self._last = to, 0.0, ""
+        self._console, self._due = to, 0.0
         self._live = Live(console=to, auto_refresh=False) if to.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -37,41 +38,25 @@ class _View:
         if self._live is not None:
             self._live.stop()
 
-    def _tell(self, line: Callable[[], str], last: bool) -> None:
+    def show(self, progress: Progress) -> None:
+        last = progress.position == progress.total
         if self._live is None and time.monotonic() < self._due and not last:
             return
-        self._due, text = time.monotonic() + _SECONDS, line()
+        self._due, text = time.monotonic() + _SECONDS, _line(progress)
         if self._live is not None:
             self._live.start()
             self._live.update(Text(text), refresh=True)
-        elif text != self._last:
+        else:
             self._console.print(escape(text))
-        self._last = text
 
 
-class TrainingView(_View):
-    """Phase, losses and the time that is left."""
+def sweep_table(runs: Sequence[Training]) -> Table:
+    from plot_attractors.runs import store
 
-    def show(self, progress: Progress) -> None:
-        self._tell(lambda: _line(progress), progress.position == progress.total)
-
-
-class SweepView(_View):
-    """How many runs are in each state."""
-
-    def show(self, look: Callable[[], Sequence[Status]], last: bool = False) -> None:
-        def line() -> str:
-            counts = Counter(one.state for one in look())
-            return ", ".join(f"{count} {state}" for state, count in counts.items())
-
-        self._tell(line, last)
-
-
-def sweep_table(states: Sequence[Status]) -> Table:
     table = Table("run", "state", "updates", box=None, padding=(0, 2, 0, 0))
-    for one in states:
-        updates = "" if one.total is None else f"{one.updates}/{one.total}"
-        table.add_row(escape(one.run.name), one.state, updates)
+    for run in runs:
+        updates = "/".join(map(str, store.progress(run.path) or ()))
+        table.add_row(escape(run.name), run.state, updates)
     return table
 
 

@@ -27,11 +27,12 @@ from plot_attractors.report.builder import (
     Table,
     Text,
 )
+from plot_attractors.report.sections import about
 from plot_attractors.report.tables import fixed, text
-from plot_attractors.runs import Run, registry, tables
-from plot_attractors.runs.analyze import about
+from plot_attractors.runs import Run, registry
+from plot_attractors.runs.analyze import draw_figures
 from plot_attractors.runs.numbers import minutes, numbers
-from plot_attractors.runs.sweep import Status, Training, lacking
+from plot_attractors.runs.sweep import Training, lacking
 
 __all__ = ["Cell", "write_page"]
 
@@ -68,12 +69,13 @@ class Cell(NamedTuple):
         return median(known), min(known), max(known)
 
 
-def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
+def write_page(
+    out: Path, runs: Sequence[Training], preset: str, failed: Mapping[str, str] | None = None
+) -> Path:
     """Write ``index.html``, ``numbers.csv`` and the figure of all models of what there is; the path
-    of the page.
+    of the page. `failed` are runs by name, and why.
     """
-    states = [run.status() for run in runs]
-    cells, problems = _collect([one.run for one in states if one.trained])
+    cells, problems = _collect([run for run in runs if run.trained])
     rows = [
         {
             "data": c.number.data, "number": c.number.metric.name, "title": c.number.metric.heading,
@@ -82,9 +84,9 @@ def write_page(out: Path, runs: Sequence[Training], preset: str) -> Path:
         for c in cells for seed, value in c.values.items()
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(out / "numbers.csv", index=False)
-    warned = findings.short(preset) + _missing(states) + problems
+    warned = findings.short(preset) + _missing(runs, failed or {}) + problems
     sections = [
-        Section("What was fitted", [Text(INTRODUCTION), _fitted(states)]),
+        Section("What was fitted", [Text(INTRODUCTION), _fitted(runs)]),
         Section("Numbers", [block for data in PAPER_DATA for block in _numbers(data, cells)]),
         *_results(out, runs, cells),
         Section("How to make this page", _reproduce(out, runs, preset)),
@@ -119,30 +121,26 @@ def _model(run: Training) -> str:
     return run.name.split("-")[1]
 
 
-def _missing(states: Sequence[Status]) -> list[str]:
+def _missing(runs: Sequence[Training], failed: Mapping[str, str]) -> list[str]:
     """Sentences on what of the runs is not there, and why not."""
-    sentences = [f"Failed: {one.run.name}: {one.reason}." for one in states if one.reason]
-    unfitted = ", ".join(one.run.name for one in states if not one.trained)
+    sentences = [f"Failed: {name}: {reason}." for name, reason in failed.items()]
+    unfitted = ", ".join(run.name for run in runs if not run.trained)
     sentences += [f"Not fitted yet, or not to the end: {unfitted}."] if unfitted else []
-    for run in (one.run for one in states if one.trained):
+    for run in (run for run in runs if run.trained):
         if lacked := lacking(run):
             sentences.append(f"{run.name} lacks {', '.join(lacked)}.")
     return sentences
 
 
-def _fitted(states: Sequence[Status]) -> Table:
+def _fitted(runs: Sequence[Training]) -> Table:
     """The models, and on either data set by whom they were fitted, how often, and how long."""
     rows = []
     for name, model in MODELS.items():
         described = registry.describe(registry.find("models", model.program))
         cells: list[str | tuple[str, ...]] = [(model.title, described)]
         for data in PAPER_DATA:
-            own = [
-                one
-                for one in states
-                if (one.run.arguments["data"], _model(one.run)) == (data, name)
-            ]
-            done = [Run(one.run.path) for one in own if one.trained]
+            own = [r for r in runs if (r.arguments["data"], _model(r)) == (data, name)]
+            done = [Run(run.path) for run in own if run.trained]
             cells.append("–")
             if done:
                 took = fixed(median(map(minutes, done)), ".1f")
@@ -214,7 +212,7 @@ def _side_by_side(out: Path, cells: Sequence[Cell]) -> list[Block]:
         return []
     from plot_attractors.paper.figure import draw_side_by_side  # matplotlib is slow to import
 
-    tables.draw(lambda: {SIDE_BY_SIDE: draw_side_by_side(table)}, out)
+    draw_figures(lambda: {SIDE_BY_SIDE: draw_side_by_side(table)}, out)
     return [Figure([Image("", SIDE_BY_SIDE, pictures.data_uri(out, SIDE_BY_SIDE))],
                    SIDE_BY_SIDE_CAPTION)]  # fmt: skip
 

@@ -9,15 +9,18 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomlkit
+from safetensors.torch import save
+from torch import Tensor
 
 from plot_attractors.data import digests
 from plot_attractors.measures.registry import METRICS, PAPER_DATA, doubts
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
-from plot_attractors.runs import Run, pretrained, registry, store, weights
+from plot_attractors.runs import Run, pretrained, registry, store
 from plot_attractors.runs.numbers import NUMBERS, minutes, numbers
 from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import flatten
@@ -32,7 +35,7 @@ ENVIRONMENT = "python versions processors threads device commit dirty started en
 def export(run: str | Path | Run, folder: str | Path) -> Path:
     """Write a finished run that was analysed as a small directory, and return its path.
 
-    - ``weights.safetensors``: the model's state (`runs.weights.pack`); ``config.toml``;
+    - ``weights.safetensors``: the model's state (`_pack`); ``config.toml``;
     - ``environment.json``: versions, commit, duration;
     - ``numbers.json``: `METRICS` of the run's analyses by name;
     - ``card.md``: all of that to read, with what the data and the limits are (``limits.toml``).
@@ -49,7 +52,7 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
     if not known:
         raise ValueError(f"{run.path} has no analyses to tell of: plot-attractors analyze it first")
     state, data = run.model.state_dict(), digests(run.data)
-    content = weights.pack(state, run.config, run.position[0], data)
+    content = _pack(state, run.config, run.position[0], data)
     kept = {key: run.environment[key] for key in ENVIRONMENT.split() if key in run.environment}
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -140,3 +143,14 @@ def _numbers(run: Run, found: Mapping[str, float]) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], f"|{'|'.join([':--'] * len(head))}|", *lines[1:]])
+
+
+def _pack(
+    state: Mapping[str, Tensor], config: Mapping[str, Any], position: int, data: Mapping[str, Any]
+) -> bytes:
+    """The file of a model's state, with its settings, the number of updates, and `data.digests` of
+    what it was trained on.
+    """
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    header = {"config": json.dumps(config), "position": str(position), "data": json.dumps(data)}
+    return save(tensors, {"format": "pt", **header})  # by convention: of PyTorch

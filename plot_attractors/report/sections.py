@@ -7,8 +7,7 @@ from pathlib import Path
 
 from plot_attractors.report import pictures, tables, viewer
 from plot_attractors.report.builder import Block, Figure, Image, Part, Section, View, anchor
-from plot_attractors.runs import Run
-from plot_attractors.runs.analyze import about
+from plot_attractors.runs import Run, registry
 from plot_attractors.runs.variants import Variant
 
 __all__ = ["SECTIONS", "sections", "views"]
@@ -95,3 +94,11 @@ def _analysis(name: str, having: Having) -> Part:
             tables.csv_table(file, ", ".join(filter(None, (file.name, of)))) for file in files
         ]
     return Part(f"analysis-{anchor(name)}", title, blocks)
+
+
+def about(name: str) -> tuple[str, dict[str, str]]:
+    """TITLE and CAPTIONS of an analysis of the package; of a user's own, a title of its name."""
+    if name not in registry.names("analyses"):
+        return name.replace("_", " ").capitalize(), {}
+    program = registry.load("analyses", name)
+    return program.TITLE, getattr(program, "CAPTIONS", {})

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from plot_attractors.report.builder import Table, Text
-from plot_attractors.runs.tables import read_table
 
 __all__ = ["csv_table", "fixed", "spread", "text"]
 
@@ -56,7 +56,7 @@ def spread(values: Sequence[float], form: str) -> str:
 def csv_table(file: Path, title: str) -> Table | Text:
     """The CSV file of an analysis, folded; of a longer one, its first rows."""
     try:
-        table = read_table(file, keep_default_na=False, na_values=["", "nan", "NaN"])
+        table = pd.read_csv(file, keep_default_na=False, na_values=["", "nan", "NaN"])
     except (ValueError, OSError):
         return Text(f"{title} cannot be read, or is damaged.")
     rows = [[text(value) for value in row] for row in table.head(LONGEST_TABLE).to_numpy(object)]

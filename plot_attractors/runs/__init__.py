@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run import (
-        Interrupted,
-        Progress,
-        Run,
-        default_path,
-        fit,
-        untrained,
-    )
+    from .run import Interrupted, Progress, Run, default_path, fit
 
-__all__ = [
-    "Interrupted", "Progress", "Run", "default_path", "fit", "untrained",
-]  # fmt: skip
+__all__ = ["Interrupted", "Progress", "Run", "default_path", "fit"]
 
 
 def __getattr__(name: str) -> Any:

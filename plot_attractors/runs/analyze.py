@@ -10,12 +10,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
 
-from plot_attractors.runs import Run, pretrained, registry, tables
+from plot_attractors.runs import Run, pretrained, registry
 from plot_attractors.runs.settings import from_table
 
-__all__ = ["AnalysisResult", "about", "analyze", "unmet"]
+__all__ = ["AnalysisResult", "analyze", "draw_figures", "read_tables", "unmet"]
 
 Settings = Mapping[str, Any]
 
@@ -53,12 +55,10 @@ def analyze(
         missing: only those that apply and that the run does not have yet.
         on_result: called after each.
 
-    Raises ValueError where the run is not fitted, its data were changed since, or a name or a
-    setting is unknown.
+    Raises ValueError where the run is not fitted, or a name or a setting is unknown.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
-    run.check_data()
     names = [names] if isinstance(names, str | Path) else list(names or ())
     files = (registry.find("analyses", name) for name in names or registry.names("analyses"))
     programs = {file: registry.load("analyses", file) for file in files}
@@ -108,20 +108,52 @@ def _analyze(run: Run, file: Path, program: ModuleType, config: Any) -> Analysis
         temporary.mkdir(parents=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
-            tables.write(temporary, program.measure(run, config))
+            write_tables(temporary, program.measure(run, config))
             shutil.rmtree(out, ignore_errors=True)
             temporary.rename(out)
             if hasattr(program, "draw"):  # a figure that fails loses no table
-                tables.draw(lambda: program.draw(tables.read(out)), out)
+                draw_figures(lambda: program.draw(read_tables(out)), out)
     except Exception as caught:
         shutil.rmtree(temporary, ignore_errors=True)
         error = caught
     return AnalysisResult(file.stem, out, time.monotonic() - begun, error)
 
 
-def about(name: str) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of an analysis of the package; of a user's own, a title of its name."""
-    if name not in registry.names("analyses"):
-        return name.replace("_", " ").capitalize(), {}
-    program = registry.load("analyses", name)
-    return program.TITLE, getattr(program, "CAPTIONS", {})
+def write_tables(folder: Path, tables: Mapping[str, Any]) -> None:
+    """Write what an analysis measured, each under its file name, by the name's ending.
+
+    ``.csv``: a `pandas.DataFrame`; ``.npz``: a mapping of arrays; ``.nc``: anything with
+    ``to_netcdf``; other endings: text, or bytes.
+    """
+    for name, value in tables.items():
+        path = folder / name
+        if path.suffix == ".csv":
+            value.to_csv(path, index=False)
+        elif path.suffix == ".npz":
+            np.savez_compressed(path, **value)
+        elif path.suffix == ".nc":
+            value.to_netcdf(path, engine="h5netcdf")
+        else:
+            path.write_bytes(value.encode() if isinstance(value, str) else value)
+
+
+def read_tables(folder: Path) -> dict[str, Any]:
+    """The tables (``.csv``) and arrays (``.npz``) in the folder of an analysis, by file name."""
+    tables: dict[str, Any] = {path.name: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as arrays:
+            tables[path.name] = dict(arrays)
+    return tables
+
+
+def draw_figures(figures: Callable[[], Mapping[str, Any]], folder: Path) -> None:
+    """Write figures, made in one style whatever a user's own is, as NAME.png and NAME.svg; the same
+    figure gives the same bytes, whenever it is drawn.
+    """
+    import matplotlib.style  # slow
+
+    style = Path(__file__).with_name("figures.mplstyle")
+    with matplotlib.style.context(["default", style]):
+        for name, figure in figures().items():
+            figure.savefig(folder / f"{name}.png", dpi=150)
+            figure.savefig(folder / f"{name}.svg", dpi=150, metadata={"Date": None})

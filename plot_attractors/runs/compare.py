@@ -12,7 +12,7 @@ import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
 from plot_attractors.runs import Run, pretrained
-from plot_attractors.runs.numbers import kept, minutes, numbers, table_file
+from plot_attractors.runs.numbers import kept, minutes, numbers
 from plot_attractors.runs.settings import as_text
 from plot_attractors.runs.variants import all_runs, differing, group, labels, settings_of
 
@@ -69,7 +69,7 @@ def _warn(run: Run, needed: Sequence[str]) -> None:
     """Warn of the analyses that a run lacks."""
     # an analysis without a summary may still have been made: of some models it has none
     known = {METRICS[name].analysis for name in kept(run) if name in METRICS}
-    missing = [n for n in needed if n not in known and not table_file(run, n).parent.is_dir()]
+    missing = [n for n in needed if n not in known and not (run.path / "analyses" / n).is_dir()]
     if missing:
         shown = pretrained.shown(run.path)
         command = shlex.join(["plot-attractors", "analyze", shown, *missing, "--missing"])

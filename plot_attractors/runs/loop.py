@@ -9,10 +9,15 @@ import json
 import logging
 import math
 import os
+import platform
+import shlex
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -20,10 +25,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from plot_attractors.runs import environment as environment_
+from plot_attractors import __version__
 from plot_attractors.runs import store
 
-__all__ = ["Interrupted", "Loop", "Progress", "cuda_devices", "denormals_are_zero"]
+__all__ = ["Interrupted", "Loop", "Progress", "cuda_devices"]
 
 logger = logging.getLogger("plot_attractors")
 
@@ -58,21 +63,6 @@ def cuda_devices(device: torch.device) -> list[int]:
     return [torch.cuda.current_device() if device.index is None else device.index]
 
 
-@contextlib.contextmanager
-def denormals_are_zero() -> Iterator[None]:
-    """Numbers below 1e-38 count as 0 meanwhile, in this thread and in those that it starts.
-
-    The gradients of saturated pixels are full of them, and processors take many times as long for
-    one: an M-update of sprites took twice as long.
-    """
-    before = float(torch.tensor(1e-40) * 1) == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
-
-
 @dataclasses.dataclass
 class Loop:
     """One session of a run: trains from a checkpoint, or from the start, to the end or a signal."""
@@ -93,7 +83,7 @@ class Loop:
 
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         self.rows: list[dict[str, Any]] = []  # of metrics.csv
-        self.window: dict[str, list[float]] = {}  # metrics of the updates since the last row
+        self.window: list[dict[str, Any]] = []  # metrics of the updates since the last row
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
         state: Mapping[str, Any] = self.checkpoint or {}
@@ -101,8 +91,9 @@ class Loop:
         self.first = self.trainer.position
         self.ends = list(itertools.accumulate(phase.updates for phase in self.trainer.schedule))
         self.latest: Mapping[str, float] = {}
-        environment = environment_.describe(self.device) | {
-            "started": environment_.read(self.path).get("started", store.now()),
+        now = str(pd.Timestamp.now("UTC").floor("s"))
+        environment = _environment(self.device) | {
+            "started": store.read_environment(self.path).get("started", now),
             "ended": None,
             "seconds": self.before,
         }
@@ -115,7 +106,10 @@ class Loop:
                 self._save()
             stopped = self._updates(signals)
             self._save()
-            environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
+            environment |= {
+                "ended": str(pd.Timestamp.now("UTC").floor("s")),
+                "seconds": round(self.elapsed, 3),
+            }
             self._write_environment(environment)
             position = self.trainer.position
             if stopped is not None and position < self.total:
@@ -133,7 +127,7 @@ class Loop:
                 f"updates, and the inference program now makes {self.total}: choose another --out"
             )
         with store.compatible(self.path):
-            self.rows, self.window = list(checkpoint["rows"]), dict(checkpoint["window"])
+            self.rows, self.window = list(checkpoint["rows"]), list(checkpoint["window"])
             self.trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
         for device, state in zip(cuda_devices(self.device), checkpoint["cuda_rng"], strict=False):
@@ -151,10 +145,8 @@ class Loop:
         saved = reported = time.monotonic()
         while position < self.total and signals.received is None:
             phase = self.trainer.phase
-            metrics = self.trainer.step()
+            self.window.append(self.trainer.step())  # not read: the device would be waited for
             position += 1
-            for name, value in metrics.items():
-                self._note(name, float(value), phase)
             now, since = time.monotonic(), self.rows[-1]["step"] if self.rows else 0
             row_due = position - since == self.config["run"]["log_every"] or position in self.ends
             if row_due:
@@ -172,18 +164,25 @@ class Loop:
                 ))  # fmt: skip
         return signals.received
 
-    def _note(self, name: str, value: float, phase: Any) -> None:
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"{name} is {value} at update {self.trainer.position} ({phase.name}, cycle "
-                f"{phase.cycle}): a smaller learning rate or another seed may help; "
-                f"{self.path} keeps the checkpoint before"
-            )
-        self.window.setdefault(name, []).append(value)
+    def _read(self) -> None:
+        """The window as numbers."""
+        first = self.trainer.position - len(self.window) + 1
+        self.window = [{name: float(v) for name, v in of.items()} for of in self.window]
+        for update, metrics in enumerate(self.window, first):
+            for name, value in metrics.items():
+                if not math.isfinite(value):
+                    raise FloatingPointError(
+                        f"{name} is {value} at update {update}: a smaller learning rate or another "
+                        f"seed may help; {self.path} keeps the checkpoint before"
+                    )
 
     def _log(self, phase: Any) -> None:
-        means = {name: sum(of) / len(of) for name, of in self.window.items()}
-        self.window = {}
+        self._read()
+        values: dict[str, list[float]] = {}
+        for metrics in self.window:
+            for name, value in metrics.items():
+                values.setdefault(name, []).append(value)
+        means, self.window = {name: sum(of) / len(of) for name, of in values.items()}, []
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
         position, seconds = self.trainer.position, round(self.elapsed, 3)
@@ -191,6 +190,7 @@ class Loop:
         self.rows.append({**head, **self.latest})
 
     def _save(self) -> None:
+        self._read()
         position = self.trainer.position
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):
@@ -242,3 +242,35 @@ class _Signals:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
+
+
+_PACKAGES = "torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
+
+
+def _environment(device: torch.device) -> dict[str, Any]:
+    """Command line, versions, machine, and the commit of a checkout."""
+    versions = {package: metadata.version(package) for package in _PACKAGES.split()}
+    return {
+        "command": shlex.join(sys.argv),
+        "python": platform.python_version(),
+        "versions": {"plot-attractors": __version__, **versions},
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        **_commit(),
+    }
+
+
+def _commit() -> dict[str, Any]:
+    """Commit of the checkout that the package runs from, and whether files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    if (root / ".git").exists():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    return {}

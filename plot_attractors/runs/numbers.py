@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 
-from plot_attractors.measures.registry import (
-    METRICS,
-    RUN_METRICS,
-    Metric,
-)
+from plot_attractors.measures.registry import METRICS, RUN_METRICS, Metric
 from plot_attractors.runs import Run
-from plot_attractors.runs.tables import read_table
 
-__all__ = ["NUMBERS", "kept", "minutes", "numbers", "table_file"]
+__all__ = ["NUMBERS", "kept", "minutes", "numbers"]
 
 NUMBERS = "numbers.json"  # of an exported run
-
-
-def table_file(run: Run, analysis: str) -> Path:
-    """The summary of an analysis."""
-    return run.path / "analyses" / analysis / "summary.csv"
 
 
 def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
@@ -55,5 +44,5 @@ def minutes(run: Run) -> float:
 def _read(run: Run, analysis: str) -> pd.DataFrame | None:
     if analysis == RUN_METRICS:  # the last known value of every column, in one row
         return run.metrics().ffill().tail(1)
-    file = table_file(run, analysis)
-    return read_table(file) if file.is_file() else None
+    file = run.path / "analyses" / analysis / "summary.csv"
+    return pd.read_csv(file) if file.is_file() else None

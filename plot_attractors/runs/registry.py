@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import difflib
 import hashlib
 import importlib.util
@@ -16,7 +15,7 @@ from types import ModuleType
 from typing import Literal, get_args
 
 __all__ = [
-    "KINDS", "Kind", "describe", "find", "folder", "identifier", "kinds_of", "load", "names",
+    "KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names",
     "refuse_within", "suggestion",
 ]  # fmt: skip
 
@@ -102,18 +101,6 @@ def refuse_within(folder: Path, program: str) -> None:
             f"{folder} names the program {program}, which came along with it, and would be run: "
             "look at it, keep it elsewhere, and write its absolute path into config.toml"
         )
-
-
-def kinds_of(program: str) -> list[Kind]:
-    """The kinds that have a program of this name, or whose contract a user's own file meets."""
-    kinds = [kind for kind in KINDS if program in names(kind)]
-    if not kinds:
-        file = find("models", program)  # which says what there is
-        for kind in KINDS:
-            with contextlib.suppress(ValueError):
-                load(kind, file)
-                kinds.append(kind)
-    return kinds
 
 
 def _defines(module: ModuleType, part: str) -> bool:

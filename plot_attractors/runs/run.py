@@ -16,20 +16,12 @@ import tomlkit
 import torch
 
 from plot_attractors.data.checks import digests
-from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
-from plot_attractors.runs.loop import (
-    Interrupted,
-    Loop,
-    Progress,
-    cuda_devices,
-    denormals_are_zero,
-)
+from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
 
 __all__ = [
     "Interrupted", "Progress", "Run", "default_path", "defaults_of", "fit", "plan", "programs",
-    "untrained",
 ]  # fmt: skip
 
 PROGRAMS: dict[registry.Kind, tuple[str, str]] = {  # name in the table run, table of settings
@@ -88,6 +80,7 @@ class Plan(NamedTuple):
     config: dict[str, Any]
     configs: dict[str, Any]
     programs: LoadedPrograms
+    changed: Mapping[str, Any]  # settings beside the preset, by dotted names
 
 
 def plan(
@@ -121,7 +114,7 @@ def plan(
     run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     out = default_path(run) if out is None else Path(out).expanduser()
-    return Plan(out, config, configs, loaded)
+    return Plan(out, config, configs, loaded, settings_.flatten(settings))
 
 
 def fit(
@@ -171,23 +164,11 @@ def fit(
         program, inference, data=data, preset=preset, seed=seed, out=out, settings=settings,
         log_every=log_every,
     )  # fmt: skip
+    from plot_attractors.training.schedule import denormals_are_zero  # slow to import
+
     with denormals_are_zero():
         _train(planned, torch.device(device), resume, on_progress, checkpoint_seconds)
     return planned.path
-
-
-def untrained(
-    program: str | Path,
-    *,
-    data: str | Path | None = None,
-    preset: str = "full",
-    settings: Mapping[str, Any] | None = None,
-) -> tuple[Any, Any]:
-    """A model as it is before training, and its data; arguments as of `fit`."""
-    of = programs(program, None, data)
-    configs = settings_.resolve(of.configs, of.presets, preset, _with_path(data, settings or {}))
-    loaded = of.data.load(configs["data"])
-    return of.model.build(configs["model"], loaded), loaded
 
 
 def _train(planned: Plan, device: torch.device, resume: bool, *options: Any) -> None:
@@ -201,7 +182,10 @@ def _train(planned: Plan, device: torch.device, resume: bool, *options: Any) -> 
         if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
             logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
             return
-        model = loaded.model.build(planned.configs["model"], data).to(device)
+        own = planned.configs["model"]
+        with torch.random.fork_rng(devices=[]):
+            settings_.refuse_ignored(lambda c: loaded.model.build(c, data), own, planned.changed)
+        model = loaded.model.build(own, data).to(device)
         if device.type != "cpu" and hasattr(data, "to"):
             data = data.to(device)
         before = _held(model)
@@ -338,7 +322,7 @@ class Run:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, machine, commit, command line and times; empty where the file is missing."""
-        return environment_.read(self.path)
+        return store.read_environment(self.path)
 
     @cached_property
     def data(self) -> Any:
@@ -350,17 +334,6 @@ class Run:
         data = registry.load("datasets", self.data_name).load(self.data_config)
         store.require_same_data(self.path, store.glance(self.path).get("data", {}), digests(data))
         return data
-
-    def check_data(self) -> None:
-        """Raises ValueError where the data were changed since the training; data that cannot be
-        read are left to those who need them.
-        """
-        try:
-            _ = self.data
-        except store.OtherData:
-            raise
-        except Exception as error:  # of a program, of any kind
-            logger.debug("%s: %s", self.path, error)
 
     @cached_property
     def model(self) -> Any:

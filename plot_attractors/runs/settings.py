@@ -16,12 +16,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from plot_attractors.ranges import range_of
+from plot_attractors.ranges import Features, Width, range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
-    "Setting", "as_text", "convert", "fields", "flatten", "from_table", "parse", "presets_of",
-    "refuse_inert", "resolve", "to_table", "wanted",
+    "Setting", "as_text", "convert", "fields", "flatten", "from_table", "presets_of",
+    "refuse_ignored", "refuse_inert", "resolve", "to_table", "wanted",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -35,21 +35,6 @@ class Setting(NamedTuple):
     type: Any
     default: Any
     meaning: str
-
-
-def parse(pairs: Iterable[str]) -> dict[str, str]:
-    """Split ``key=value`` strings; the last one wins.
-
-    >>> parse(["depth=4", "sleep.steps=8"])
-    {'depth': '4', 'sleep.steps': '8'}
-    """
-    settings: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ValueError(f"a setting is written key=value, and {pair!r} is not")
-        settings[key.strip()] = value.strip()
-    return settings
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -137,12 +122,9 @@ def resolve(
 
 
 def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> None:
-    for name in values:
-        if name in known:
-            continue
-        raise ValueError(
-            f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
-        )
+    if unknown := [name for name in values if name not in known]:
+        hint = suggestion(unknown[0], known)
+        raise ValueError(f"there is no setting {unknown[0]!r}: {hint}There are {listed}")
 
 
 def refuse_inert(configs: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -160,6 +142,26 @@ def refuse_inert(configs: Mapping[str, Any], settings: Mapping[str, Any]) -> Non
         config = next(c for c in configs.values() if hasattr(c, name.partition(".")[0]))
         if attrgetter(name)(config) != fields(type(config))[name].default:
             raise ValueError(f"the setting {name!r} has no effect here: {why[name]}")
+
+
+def refuse_ignored(build: Callable[[Any], Any], config: Any, changed: Iterable[str]) -> None:
+    """Refuse a width that was changed, and changes no shape of a model's parameters, as where the
+    part that it belongs to was replaced. `build` makes the model of a Config.
+    """
+
+    def shapes(table: Mapping[str, Any]) -> list[Any]:
+        model = build(from_table(type(config), table))
+        return [(name, value.shape) for name, value in model.state_dict().items()]
+
+    table = flatten(to_table(config))
+    for name, setting in fields(type(config)).items():
+        if name in changed and setting.type in (Width, Features) and table[name] != setting.default:
+            try:
+                other = shapes(table | {name: setting.default})
+            except ValueError:  # which the other settings rule out
+                continue
+            if other == shapes(table):
+                raise ValueError(f"the setting {name!r} has no effect here: no parameter needs it")
 
 
 def from_table(config: type[T], table: Mapping[str, Any]) -> T:

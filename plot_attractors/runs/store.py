@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
 
 from plot_attractors.data.checks import differences
-from plot_attractors.runs import pretrained, weights
+from plot_attractors.runs import pretrained
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "OtherData", "compatible", "digest", "enter", "glance", "has_weights_alone", "is_locked",
-    "load_checkpoint", "lock", "now", "progress", "read_config", "require_same",
+    "compatible", "enter", "glance", "has_weights_alone", "is_locked",
+    "load_checkpoint", "lock", "progress", "read_config", "read_environment", "require_same",
     "require_same_data", "require_untouched", "save_checkpoint", "write",
 ]  # fmt: skip
 
@@ -32,10 +31,6 @@ LOCK = ".lock"
 LOCK_SECONDS = 1.0  # `is_locked` of another process may hold the lock for an instant
 
 Config = Mapping[str, Mapping[str, Any]]
-
-
-class OtherData(ValueError):
-    """Data were changed after a training."""
 
 
 @contextlib.contextmanager
@@ -137,7 +132,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     file = path / "checkpoint.pt"
     if has_weights_alone(path):
-        checkpoint = weights.load(path)
+        checkpoint = _load_weights(path)
     elif not file.is_file():
         raise ValueError(f"{path} has no checkpoint yet: fit it first")
     else:
@@ -158,15 +153,38 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return checkpoint
 
 
+def _load_weights(path: Path) -> dict[str, Any]:
+    """What `load_checkpoint` gives, of a directory with weights alone; floats as float32.
+
+    Raises ValueError where the file cannot be read.
+    """
+    file = path / pretrained.WEIGHTS
+    try:
+        with safe_open(file, "pt") as archive:
+            tensors = {name: archive.get_tensor(name) for name in [*archive.keys()]}
+            header = archive.metadata() or {}
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{file} cannot be read as weights of a model: {error}") from error
+    model = {n: t.float() if t.dtype == torch.float16 else t for n, t in tensors.items()}
+    position = int(header["position"])
+    return {
+        "inference": {"model": model},
+        "config": header["config"],
+        "data": json.loads(header.get("data", "{}")),
+        "position": position,
+        "total": position,
+    }
+
+
 def has_weights_alone(path: Path) -> bool:
     """Whether a directory is an exported run, with a model's weights and no checkpoint."""
     return (path / pretrained.WEIGHTS).is_file() and not (path / "checkpoint.pt").is_file()
 
 
 def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raises `OtherData` where digests of data are not those that a run was trained on."""
+    """Raises ValueError where digests of data are not those that a run was trained on."""
     if differ := differences(then, now):
-        raise OtherData(
+        raise ValueError(
             f"the data are not those that {path} was trained on, but have other "
             f"{', '.join(differ)}: put the data back, or fit again into another directory (--out)"
         )
@@ -175,7 +193,7 @@ def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any
 def glance(path: Path) -> dict[str, Any]:
     """A checkpoint whose tensors are not read; empty where it cannot be."""
     if has_weights_alone(path):
-        return weights.load(path)
+        return _load_weights(path)
     try:
         content = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
     except Exception:  # torch raises many kinds
@@ -212,11 +230,6 @@ def save_checkpoint(path: Path, checkpoint: Mapping[str, Any], config: Config) -
     write(path / "checkpoint.pt", buffer.getvalue())
 
 
-def digest(content: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
-
-
 @contextlib.contextmanager
 def compatible(path: Path) -> Iterator[None]:
     """Refuse, in a sentence, a checkpoint whose parts are not those of the program as it is now."""
@@ -228,6 +241,8 @@ def compatible(path: Path) -> Iterator[None]:
         ) from error
 
 
-def now() -> str:
-    """The time, to the second, as ISO text."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def read_environment(path: Path) -> dict[str, Any]:
+    """environment.json of a run; empty where it is missing."""
+    file = path / "environment.json"
+    content: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return content

@@ -1,40 +1,34 @@
 """A sweep: runs of programs, settings and seeds, which a TOML file names, and how far they are.
 
-They are processes of this machine. The folder ``.sweep`` beside the runs has ``NAME.log``, and
-``NAME.error``, why a run failed.
+Processes that are given the same sweep share its runs out by their locks.
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
+import logging
 import re
-import signal
-import sys
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import tomlkit
 
-from plot_attractors.ranges import Range
 from plot_attractors.runs import store
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.runs.loop import Interrupted
+from plot_attractors.runs.loop import Progress
 from plot_attractors.runs.run import Plan, fit, plan
 from plot_attractors.runs.settings import as_text, flatten, from_table
 
-__all__ = ["State", "Status", "Training", "lacking", "read_sweep", "run_here", "seeds"]
+__all__ = ["State", "Training", "lacking", "read_sweep", "seeds", "train"]
 
-State = Literal["done", "running", "failed", "stopped", "not begun"]
+logger = logging.getLogger("plot_attractors")
+
+State = Literal["done", "running", "stopped", "not begun"]
 
 LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
 INAPPLICABLE = ".inapplicable"  # in the folder of a run: names of analyses that do not apply
-POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -48,21 +42,6 @@ class _File:
     seeds: str = "0"
     out: str = ""
     device: str = "cpu"
-    threads: Annotated[int, Range(1, 1024)] = 1
-
-
-class Status(NamedTuple):
-    """How far a run is, by its last checkpoint."""
-
-    run: Training
-    state: State
-    updates: int
-    total: int | None  # of the schedule, once there is a checkpoint
-    reason: str  # why it failed
-
-    @property
-    def trained(self) -> bool:
-        return self.updates == self.total
 
 
 @dataclass(frozen=True)
@@ -74,7 +53,6 @@ class Training:
     path: Path
     arguments: Mapping[str, Any]  # of `fit`: program, data, inference, preset, seed and settings
     device: str = "cpu"
-    threads: int = 1
     analyses: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
@@ -85,33 +63,28 @@ class Training:
         """What `fit` would do."""
         return plan(**self.arguments, out=self.path)
 
-    def status(self) -> Status:
-        """How far the run is."""
+    @property
+    def trained(self) -> bool:
         updates, total = store.progress(self.path) or (0, None)
-        state: State = "not begun" if total is None else "stopped"
-        reason = ""
-        if updates == total and not lacking(self):
-            state = "done"
-        elif store.is_locked(self.path):
-            state = "running"
-        elif (error := _beside(self, "error")).is_file():
-            state, reason = "failed", error.read_text(encoding="utf-8")
-        return Status(self, state, updates, total, reason)
+        return updates == total
+
+    @property
+    def state(self) -> State:
+        if self.trained and not lacking(self):
+            return "done"
+        if store.is_locked(self.path):
+            return "running"
+        return "stopped" if store.progress(self.path) else "not begun"
 
 
 def seeds(text: str) -> list[int]:
-    """The seeds that a text names, each once, in its order.
+    """The seeds that a text names.
 
-    >>> seeds("0-4"), seeds("7, 0-2")
-    ([0, 1, 2, 3, 4], [7, 0, 1, 2])
+    >>> seeds("0-2, 7")
+    [0, 1, 2, 7]
     """
-    numbers = list[int]()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    if not numbers:
-        raise ValueError(f"{text!r} names no seeds, as 0-4 or 0,2,7-9 do")
-    return list(dict.fromkeys(numbers))
+    ends = ([*map(int, part.split("-"))] for part in text.split(","))
+    return [seed for end in ends for seed in range(end[0], end[-1] + 1)]
 
 
 def read_sweep(file: str | Path) -> list[Training]:
@@ -142,7 +115,7 @@ def read_sweep(file: str | Path) -> list[Training]:
         arguments = {key: of[key] for key in ("data", "inference", "preset", "seed")}
         arguments |= {"program": of["programs"], "settings": changed}
         path = out / f"{name}-seed={of['seed']}"
-        run = Training(path, arguments, asked.device, asked.threads)
+        run = Training(path, arguments, asked.device)
         config = run.plan().config  # refuses what `fit` would refuse before the first run starts
         if (run.path / "config.toml").is_file():
             store.require_same(run.path, config)
@@ -150,58 +123,34 @@ def read_sweep(file: str | Path) -> list[Training]:
     return runs
 
 
-def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object]) -> None:
-    """Run these runs on this machine, so many at once; returns once all have ended.
+def train(
+    runs: Sequence[Training], on_progress: Callable[[Progress], None] | None = None
+) -> dict[str, str]:
+    """Fit and analyse runs, one after the other, on one thread; those that failed, and why.
 
-    `tell` is called all the time. A signal stops the runs after an update, with a checkpoint each.
+    What is done is left alone, as is what another process has begun: several that are given the
+    same runs share them out. A signal stops after an update, with a checkpoint (`Interrupted`).
     """
-    spawn = multiprocessing.get_context("spawn")
-    waiting = deque(spawn.Process(target=_job, args=(run,)) for run in runs)
-    active: list[Any] = []
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        while waiting or active:
-            active = [process for process in active if process.is_alive()]
-            while waiting and len(active) < at_once:
-                active.append(waiting.popleft())
-                active[-1].start()
-            tell()
-            time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:
-        for process in active:
-            process.terminate()
-        for process in active:
-            process.join()
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _job(run: Training) -> None:
-    """What a process does: fit a run, from its last checkpoint, and make its analyses."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the parent, which tells it
-    error = _beside(run, "error")
-    error.parent.mkdir(parents=True, exist_ok=True)
-    error.unlink(missing_ok=True)
-    with _beside(run, "log").open("ab") as file:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(file.fileno(), stream.fileno())
-    torch.set_num_threads(run.threads)
-    try:
-        fit(**run.arguments, out=run.path, resume=True, device=run.device)
-        with store.lock(run.path):
-            _analyze(run)
-    except Interrupted:
-        pass
-    except Exception as raised:
-        error.write_text(f"{type(raised).__name__}: {' '.join(str(raised).split())}", "utf-8")
-        raise
-
-
-def _beside(run: Training, ending: str) -> Path:
-    return run.path.parent / ".sweep" / f"{run.name}.{ending}"
+    failed = dict[str, str]()
+    for run in runs:
+        if run.state in ("done", "running"):
+            continue
+        logger.info("%s", run.name)
+        torch.set_num_threads(1)  # numbers depend on it
+        try:
+            fit(
+                **run.arguments, out=run.path, resume=True, device=run.device,
+                on_progress=on_progress,
+            )  # fmt: skip
+            with store.lock(run.path):
+                _analyze(run)
+        except Exception as error:
+            if not store.is_locked(run.path):  # another process was first
+                failed[run.name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                logger.error("%s failed: %s", run.name, failed[run.name])
+    return failed
 
 
 def _analyze(run: Training) -> None:

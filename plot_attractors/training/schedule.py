@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ __all__ = [
     "Schedule",
     "clipped_update",
     "cosine",
+    "denormals_are_zero",
     "late_cosine",
     "require_model",
     "set_lr",
@@ -139,6 +141,21 @@ def cosine(progress: float, final: float = 0.02) -> float:
 def late_cosine(progress: float) -> float:
     """The same factor where it falls in the second half alone."""
     return cosine(max(0.0, 2 * progress - 1))
+
+
+@contextlib.contextmanager
+def denormals_are_zero() -> Iterator[None]:
+    """Numbers below 1e-38 count as 0 meanwhile, in this thread and in those that it starts.
+
+    The gradients of saturated pixels are full of them, and processors take many times as long for
+    one: an M-update of sprites took twice as long.
+    """
+    before = float(torch.tensor(1e-40) * 1) == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def set_lr(lr: float, *optimizers: torch.optim.Optimizer) -> None:

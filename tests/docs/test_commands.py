@@ -16,7 +16,9 @@ import typer
 
 from plot_attractors.analysis.ask import read_inputs
 from plot_attractors.cli import app
+from plot_attractors.cli.programs import kinds_of
 from plot_attractors.cli.runs import _by_analysis
+from plot_attractors.cli.shared import parse
 from plot_attractors.paper.plan import planned
 from plot_attractors.runs import Run, pretrained, registry, run, settings
 from plot_attractors.runs.compare import TOPICS
@@ -67,7 +69,7 @@ def attempt(words: list[str]) -> None:
     elif name != "--help" and arguments:
         assert name in COMMANDS, f"there is no command {name}"
         given = COMMANDS[name].make_context(name, [*arguments]).params
-        changed = settings.parse(given.get("set_") or [])
+        changed = parse(given.get("set_") or [])
         if any(map(OWN.search, arguments)):
             return
         if name == "fit":
@@ -79,7 +81,7 @@ def attempt(words: list[str]) -> None:
             for one in names:
                 settings.from_table(registry.load("analyses", one).Config, of.get(one, {}))
         elif name == "settings":
-            registry.kinds_of(given["program"])
+            kinds_of(given["program"])
         elif name == "paper":
             planned(Path("paper"), given["preset"], only=given["only"] or ())
         elif name == "compare":

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from plot_attractors import runs
 from plot_attractors.gflownet import psis
 from plot_attractors.runs import registry
+
+from ..small import as_built
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -38,7 +39,7 @@ def test_a_data_set_of_ones_own(tmp_path: Path, model: str, says_pairs: bool) ->
     said = re.sub(r" *pairs = 3.*\n", "", block)
     assert said != block
     (tmp_path / "rings.py").write_text(block if says_pairs else said)
-    built, data = runs.untrained(model, data=tmp_path / "rings.py")
+    built, data = as_built(model, data=tmp_path / "rings.py")
     assert built.language.groups == (2,) * (3 if says_pairs else 6)
     assert data.batch(5).x.shape == (5, 2)
 

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
-from plot_attractors.runs import Run, fit, registry, untrained
+from plot_attractors.runs import Run, fit, registry
+
+from ..small import as_built
 
 PATHS = {"expressions": "paths"}
 
@@ -22,7 +24,7 @@ PATHS = {"expressions": "paths"}
 def built(settings: dict[str, Any] | None = None, **others: Any) -> tuple[Any, GrammarModel]:
     """Data and a grammar; conjunctions of branches of the tree."""
     data = others.pop("data", None)
-    model, data = untrained("grammar", data=data, settings={**(settings or {}), **others})
+    model, data = as_built("grammar", data=data, settings={**(settings or {}), **others})
     return data, model
 
 

@@ -20,9 +20,9 @@ from plot_attractors.model.nn import (
     ImageGenerator,
     MaskedLinear,
 )
-from plot_attractors.runs import untrained
 
 from ..attractors import B, D, T, tiny
+from ..small import as_built
 
 
 def same(p: Normal, q: Normal) -> bool:
@@ -169,7 +169,7 @@ def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> 
 
 
 def test_what_is_missing_counts_in_no_likelihood_and_has_no_gradient() -> None:
-    model, _ = untrained("hbv", settings={"depth": 3, "bits": 8, "units": 16})
+    model, _ = as_built("hbv", settings={"depth": 3, "bits": 8, "units": 16})
     x = (torch.rand(4, 8) > 0.5).float()
     x[:, 2] = torch.nan
     with poutine.replay(trace=poutine.trace(model.vae_guide).get_trace(x)):

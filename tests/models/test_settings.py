@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from plot_attractors.cli import shared
 from plot_attractors.ranges import range_of
-from plot_attractors.runs import registry
+from plot_attractors.runs import fit, registry
 from plot_attractors.runs.run import plan, programs
 from plot_attractors.runs.settings import (
     as_text,
@@ -218,3 +218,20 @@ def test_settings_without_effect_beside_the_others_are_refused(
         return
     with pytest.raises(ValueError, match=f"has no effect here: .*{reason}"):
         plan(model, inference, settings=settings)
+
+
+def test_a_width_that_a_replaced_part_ignores_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from plot_attractors.model.networks import InputEncoder\n"
+        "from plot_attractors.runs import registry\n"
+        "vqvae = registry.load('models', 'vqvae')\n"
+        "Config, PRESETS = vqvae.Config, vqvae.PRESETS\n"
+        "def build(config, data):\n"
+        "    return InputEncoder(data.input_shape, config.latent, 16)\n"
+    )
+    for program, settings in ((own, {"units": 32, "latent": 3}), (own, {"units": 32})):
+        with pytest.raises(ValueError, match="the setting 'units' has no effect here: no param"):
+            fit(program, "vqvae", preset="smoke", settings=settings, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="fits models of the kind VQVAE"):  # built, and no more
+        fit(own, "vqvae", preset="smoke", settings={"latent": 3}, out=tmp_path / "other")

@@ -17,7 +17,8 @@ from plot_attractors.paper.page import write_page
 from plot_attractors.paper.plan import planned
 from plot_attractors.report.builder import anchor
 from plot_attractors.report.tables import fixed
-from plot_attractors.runs import Run, fit, registry, settings, tables
+from plot_attractors.runs import Run, fit, registry, settings
+from plot_attractors.runs import analyze as analyses
 from plot_attractors.runs.analyze import analyze, unmet
 
 OF_NUMBERS = {number.metric.analysis for number in results.NUMBERS}
@@ -34,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper") / "paper"
     runs = planned(out, "smoke", only=ONLY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "draw", lambda figures, folder: None)
+        patch.setattr(analyses, "draw_figures", lambda figures, folder: None)
         for run in runs:
             fit(**run.arguments, out=run.path)
             sizes = {name: of for name, of in (run.analyses or {}).items() if name in OF_NUMBERS}

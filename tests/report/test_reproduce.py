@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from plot_attractors.cli.shared import parse
 from plot_attractors.report import reproduce
-from plot_attractors.runs import Run, settings
+from plot_attractors.runs import Run
 
 from .untrained import untrained
 
@@ -29,7 +30,7 @@ def test_the_command_gives_the_same_settings(
     words = shlex.split(reproduce.commands(run)[0])
     assert words[:5] == ["plot-attractors", "fit", "attractor", "--data", "hbv"]
     assert words.count("--set") == len(changed)
-    given = settings.parse(words[i + 1] for i, word in enumerate(words) if word == "--set")
+    given = parse(words[i + 1] for i, word in enumerate(words) if word == "--set")
     named = {word: words[words.index(word) + 1] for word in ("--preset", "--seed")}
     again = untrained(
         tmp_path / "again", seed=int(named["--seed"]), preset=named["--preset"], **given

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from plot_attractors.cli.programs import kinds_of
 from plot_attractors.runs import registry
 
 TOY = Path(__file__).parents[1] / "toy_programs" / "toy_model.py"
@@ -58,10 +59,10 @@ def test_a_faulty_program_gets_a_sentence(tmp_path: Path, text: str, sentence: s
 
 
 def test_kinds_of_a_name_or_a_file() -> None:
-    assert registry.kinds_of("vqvae") == ["models", "inference"]
-    assert registry.kinds_of("hbv") == ["datasets"]
-    assert registry.kinds_of(str(registry.find("inference", "gflownet_em"))) == ["inference"]
+    assert kinds_of("vqvae") == ["models", "inference"]
+    assert kinds_of("hbv") == ["datasets"]
+    assert kinds_of(str(registry.find("inference", "gflownet_em"))) == ["inference"]
     with pytest.raises(ValueError, match="did you mean 'gflownet_em'"):
-        registry.kinds_of("gflownet_emm")
+        kinds_of("gflownet_emm")
     with pytest.raises(ValueError, match=r"there is no program file .*nothing\.py"):
-        registry.kinds_of("nowhere/nothing.py")
+        kinds_of("nowhere/nothing.py")

@@ -12,13 +12,13 @@ from typing import Any, Literal, get_args
 import pytest
 import tomlkit
 
+from plot_attractors.cli.shared import parse
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import (
     convert,
     fields,
     from_table,
-    parse,
     presets_of,
     resolve,
     to_table,
