@@ -64,27 +64,25 @@ for _kind, _law in _TEMPERED.items():
 
 
 class _Tempered(Messenger):
-    def __init__(self, temperature: float | Callable[[], float]) -> None:
+    def __init__(self, temperature: float) -> None:
         super().__init__()
         self.temperature = temperature
 
     def _pyro_sample(self, msg: Any) -> None:
         if not msg["is_observed"] and not site_is_subsample(msg):
-            temperature = self.temperature() if callable(self.temperature) else self.temperature
-            if not 0 < temperature < math.inf:
-                raise ValueError(f"A temperature must be a positive number, not {temperature}.")
-            msg["fn"] = temper(msg["fn"], temperature)
+            msg["fn"] = temper(msg["fn"], self.temperature)
 
 
-def tempered(program: Program, temperature: float | Callable[[], float]) -> Program:
+def tempered(program: Program, temperature: float) -> Program:
     """The program with every latent site's distribution raised to 1/temperature and normalised.
 
     See `temper` for the kinds. Each site is tempered given those before it, not all sites together.
-    A callable gives the temperature of the moment, so that exploration can decay.
     """
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"A temperature must be a positive number, not {temperature}.")
     return partial(_run_tempered, program, temperature)
 
 
-def _run_tempered(program: Program, temperature: Any, *args: Any, **kwargs: Any) -> Any:
+def _run_tempered(program: Program, temperature: float, *args: Any, **kwargs: Any) -> Any:
     with _Tempered(temperature):
         return program(*args, **kwargs)

@@ -12,7 +12,6 @@ from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import am_i_wrapped
 from torch import Tensor
-from torch.distributions import Normal
 
 from plot_attractors.gflownet.log_ratios import LogRatios
 from plot_attractors.gflownet.programs import quoted, sample_sites
@@ -20,7 +19,6 @@ from plot_attractors.gflownet.programs import quoted, sample_sites
 __all__ = [
     "Step",
     "Trajectories",
-    "expected_score_step",
     "named",
     "rollout",
     "score_backward",
@@ -94,26 +92,6 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
         log_prob = site["fn"].log_prob(site["value"])
         log_p = log_p + scale_and_mask(log_prob, site["scale"], site["mask"])
     return log_p
-
-
-def expected_score_step(
-    step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor
-) -> Tensor:
-    """(…) E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats; z (…, d).
-
-    Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
-    standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Of a step whose site "z"
-    is no diagonal Gaussian or has a scale or a mask, or that has factors, one next state is
-    sampled instead.
-    """
-    sites = _sites(step, z, to.mean, t, context)
-    site = sites["z"]
-    fn, weighted = site["fn"], site["scale"] != 1 or site["mask"] is not None
-    gaussian = getattr(fn, "base_dist", fn)
-    if len(sites) > 1 or weighted or not isinstance(gaussian, Normal):
-        return score_step(step, z, to.sample(), t, context)
-    log_p: Tensor = fn.log_prob(to.mean)
-    return log_p - 0.5 * (to.stddev / gaussian.scale).square().sum(-1)
 
 
 def score_forward(step: Step, trajectories: Trajectories) -> Tensor:

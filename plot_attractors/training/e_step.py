@@ -109,7 +109,7 @@ class EStep:
         """Wake-sleep, and detailed balance of what stays in closed form."""
         model, losses = self.model, {"sleep_loss": self.walk(position)}
         if self.steps < model.steps:
-            stay = self.stay().cross_entropy(model.forward_step) / model.steps
+            stay = self.stay().cross_entropy(model.transition) / model.steps
             losses["stay_loss"] = STAY_WEIGHT * stay
         if position % WAKE_EVERY == 0:
             losses["wake_loss"] = self.wake()

@@ -8,15 +8,14 @@ rotations have residual 0, too, and ρ is chosen. Likelihood of this step has a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from pyro.distributions import Normal
 from torch import Tensor
-from torch.distributions import Normal as TorchNormal
 
-from plot_attractors.gflownet.trajectories import Step, expected_score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
@@ -82,10 +81,13 @@ class Transitions(NamedTuple):
         """The rows of both."""
         return Transitions(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
 
-    def cross_entropy(self, step: Step) -> Tensor:
-        """−Σ weight · E[log P_F(z′ | z)], z′ ~ N(mean, sd²), nats, in closed form."""
-        to = TorchNormal(self.mean, self.sd, validate_args=False)
-        scores = expected_score_step(step, self.z, to, self.time, self.context)
+    def cross_entropy(self, transition: Callable[..., Normal]) -> Tensor:
+        """−Σ weight · E[log P_F(z′ | z)], z′ ~ N(mean, sd²), nats, in closed form: of a Gaussian
+        step of scale σ, log P_F(mean | z) − ½ Σ (sd / σ)².
+        """
+        step = transition(self.z, self.time, self.context)
+        log_p = step.log_prob(self.mean).sum(-1)
+        scores = log_p - 0.5 * (self.sd / step.scale).square().sum(-1)
         return -(scores * self.weight[:, 0]).sum()
 
 

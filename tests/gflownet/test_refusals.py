@@ -63,7 +63,7 @@ OPTIONS: list[tuple[Any, str]] = [
     (lambda: ReplayBuffer(0), "capacity of at least 1"),
     (lambda: VarGrad(2, batch_plate="rows", replay=Replay()), "the same data at every step"),
     (lambda: LogRatioLoss(1, replay=Replay()).log_ratios(coin, coin), "that run at once"),
-    (tempered(coin, 0.0), "temperature must be a positive number"),
+    (lambda: tempered(coin, 0.0), "temperature must be a positive number"),
     (lambda: temper(dist.Cauchy(1.0, 1.0), 2.0), r"temper.register\(Cauchy\)"),
     (lambda: of_step("y", False), 'must sample its next state at the site "z"'),
     (lambda: of_step("z", True), "'speed' beside its next state cannot be scored"),

@@ -10,7 +10,7 @@ import pyro
 import pytest
 import torch
 from pyro import poutine
-from pyro.distributions import Normal, StudentT
+from pyro.distributions import Normal
 from scipy.stats import kstest
 from torch import Tensor
 
@@ -23,7 +23,6 @@ from plot_attractors.gflownet import (
 )
 from plot_attractors.gflownet.trajectories import (
     Step,
-    expected_score_step,
     score_backward,
     score_forward,
     score_step,
@@ -91,26 +90,6 @@ def test_shifted_trajectories_keep_their_end() -> None:
     assert torch.allclose(shifted.z[-1], trajectories.z[-1], atol=1e-6)
     moved = (shifted.z - trajectories.z) / (z0 - trajectories.z[0])
     assert torch.allclose(moved, (1 - u).expand_as(moved), atol=1e-4), "the offset fades out"
-
-
-# -- steps that are no diagonal Gaussian
-
-
-def test_steps_that_are_no_gaussian_are_scored_at_sampled_states() -> None:
-    def student(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        return pyro.sample("z", StudentT(5.0, z, 0.3).to_event(1))
-
-    z = torch.zeros(20_000, 2)
-    to = torch.distributions.Normal(z + 0.2, torch.full_like(z, 0.1))
-    result = expected_score_step(student, z, to, 0.0, z)
-    x = torch.linspace(-0.6, 1.0, 2001)
-    p = torch.distributions.Normal(0.2, 0.1).log_prob(x).exp()
-    exact = 2 * torch.trapezoid(p * StudentT(5.0, 0.0, 0.3).log_prob(x), x)
-    assert float(result.mean()) == pytest.approx(float(exact), abs=0.02)
-    scaled = pyro.poutine.scale(as_step(lambda z, t, context: Normal(z, 0.3)), scale=3.0)
-    result = expected_score_step(scaled, z, to, 0.0, z)
-    one = Normal(0.0, 0.3).log_prob(torch.tensor(0.2)) - 0.5 * (0.1 / 0.3) ** 2
-    assert float(result.mean()) == pytest.approx(3 * 2 * float(one), abs=0.03)
 
 
 # -- exploration

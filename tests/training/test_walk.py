@@ -5,13 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pyro
 import pytest
 import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.gflownet.trajectories import score_backward, score_forward, score_step
+from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.language import Language
 from plot_attractors.training import ExactSentences, SentencePool
 from plot_attractors.training.stay import (
@@ -99,11 +98,10 @@ def exact_off(model: Any, e: Any, perturbed_sd: Any = PERTURBED) -> Any:
     return off_sentence(model, e, perturbed_sd, ExactSentences(model))
 
 
-def step(z: Tensor, t: float | Tensor, context: Tensor) -> Tensor:
-    """A forward step program that sees state, time and context."""
+def transition(z: Tensor, t: float | Tensor, context: Tensor) -> Normal:
+    """Dynamics that see state, time and context."""
     mean = 0.7 * z + 0.1 * torch.tanh(context) - 0.01 * t
-    sample: Tensor = pyro.sample("z", Normal(mean, 0.1 + 0.05 * torch.sigmoid(z)).to_event(1))
-    return sample
+    return Normal(mean, 0.1 + 0.05 * torch.sigmoid(z))
 
 
 def distance(model: Any, z: Tensor, s: Tensor) -> Tensor:
@@ -117,11 +115,13 @@ def test_cross_entropy_is_the_mean_score_of_sampled_next_states() -> None:
     z, mean, context = row.expand(3, n, 4)
     time, weight = torch.full((n, 1), 3.0), torch.full((n, 1), 2.0 / n)
     every = Transitions(z, mean, torch.full((n, 4), 0.2), time, context, weight)
-    scores = -score_step(step, z, mean + 0.2 * torch.randn(n, 4), time, context)
+    scores = -transition(z, time, context).log_prob(mean + 0.2 * torch.randn(n, 4)).sum(-1)
     error = 10 * float(scores.std()) / n**0.5
-    assert float(every.cross_entropy(step)) == pytest.approx(2 * float(scores.mean()), abs=error)
-    twice = float(every.join(every).cross_entropy(step))
-    assert twice == pytest.approx(2 * float(every.cross_entropy(step)), rel=1e-4)
+    assert float(every.cross_entropy(transition)) == pytest.approx(
+        2 * float(scores.mean()), abs=error
+    )
+    twice = float(every.join(every).cross_entropy(transition))
+    assert twice == pytest.approx(2 * float(every.cross_entropy(transition)), rel=1e-4)
 
 
 @pytest.mark.parametrize(("persistence", "holds"), [(0.7, True), (0.5, False)])
