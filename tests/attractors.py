@@ -24,22 +24,14 @@ HBV = {
 Settings = Mapping[str, Any]
 
 
-def program_of(kind: str, name: str, settings: Settings) -> tuple[Any, Any]:
-    """A program and its Config: the preset smoke, with settings by dotted names."""
-    program = registry.load(kind, name)
-    return program, from_table(program.Config, flatten(program.PRESETS["smoke"]) | dict(settings))
-
-
-def with_data(
-    settings: Settings, name: str = "hbv", of: str | None = None, preset: str = "smoke"
-) -> tuple[Any, Any]:
+def with_data(settings: Settings, name: str = "hbv", of: str | None = None) -> tuple[Any, Any]:
     """A model as it is built, and its data, `of` a data set by its name; that of the algorithms
     where the settings are its own.
     """
     own = {"reward.decodability", "dynamics.max_sd"}
     if name != "algorithms" and (own & {*settings} or settings.get("readout") == "any_order"):
         name, of = "algorithms", of or name
-    return as_built(name, data=of, preset=preset, settings=settings)
+    return as_built(name, data=of, preset="smoke", settings=settings)
 
 
 def tiny(settings: Settings | None = None, name: str = "hbv") -> Any:
@@ -65,9 +57,10 @@ def inputs(n: int = B) -> Tensor:
 
 
 def schedule(name: str, model: Any, data: Any, settings: Settings) -> Any:
-    """The schedule of an inference program."""
-    program, config = program_of("inference", name, settings)
-    return program.build(model, data, config)
+    """The schedule of an inference program: the preset smoke, with settings by dotted names."""
+    program = registry.load("inference", name)
+    table = flatten(program.PRESETS["smoke"]) | dict(settings)
+    return program.build(model, data, from_table(program.Config, table))
 
 
 def run_to(fit: Any, name: str, cycle: int = 0) -> Any:
@@ -79,10 +72,9 @@ def run_to(fit: Any, name: str, cycle: int = 0) -> Any:
 
 def changed(model: Any, before: Mapping[str, Tensor]) -> set[str]:
     """The parts of a model whose state differs from an earlier one."""
-    state = model.state_dict().items()
     return {
         name.split(".")[0]
-        for name, now in state
+        for name, now in model.state_dict().items()
         if name not in before or not torch.equal(now, before[name])
     }
 
@@ -91,17 +83,16 @@ def snapshot(model: Any) -> dict[str, Tensor]:
     return {name: part.clone() for name, part in model.state_dict().items()}
 
 
-def assert_resumes(build: Callable[[], Any], stops: Container[int] = range(100)) -> None:
+def assert_resumes(build: Callable[[], Any], stops: Container[int]) -> None:
     """A schedule that is stopped at such positions goes on as if nothing had happened."""
     torch.manual_seed(1)
-    whole, files, metrics = build(), [], []
+    whole, files, metrics = build(), {}, []
     while not whole.done:
-        files.append(io.BytesIO())
-        torch.save((whole.state_dict(), torch.get_rng_state()), files[-1])
+        if whole.position in stops:
+            file = files[whole.position] = io.BytesIO()
+            torch.save((whole.state_dict(), torch.get_rng_state()), file)
         metrics.append(whole.step())
-    for position, file in enumerate(files):
-        if position not in stops:
-            continue
+    for position, file in files.items():
         torch.manual_seed(99)  # another model and random state, which are overwritten
         resumed = build()
         file.seek(0)

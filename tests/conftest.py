@@ -41,7 +41,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
     "tests/inference/test_detailed_balance_em.py::test_each_step_trains",
     "tests/inference/test_gflownet_em.py::test_it_trains_where_nothing_can_be_listed",
-    "tests/inference/test_wake_sleep_em.py::test_it_raises_the_evidence",
     "tests/language/test_distributions.py::test_expands_and_does_not_depend_on_the_batch",
     "tests/language/test_distributions.py::test_samples_follow_log_prob",
     "tests/language_of_thought/test_mcmc.py::test_chains",

@@ -27,9 +27,6 @@ float64 = torch.float64
 # -- a bridge
 
 T, B = 6, 8
-Z0 = torch.tensor([0.3, -0.2], dtype=float64)
-MEANS = torch.tensor([[1.0, 0], [0, 1.5], [-1, -1]], dtype=float64)
-WEIGHTS = torch.tensor([0.5, 2.0, 1.0], dtype=float64)
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,11 @@ class Bridge:
     policy is its Doob transform, a mixture with weights that depend on the state.
     """
 
-    z0: Tensor = Z0
-    means: Tensor = MEANS
-    weights: Tensor = WEIGHTS
-    v: float = 0.05
-    sigma: float = 0.4
-    flow_weights: Tensor = WEIGHTS
+    z0 = torch.tensor([0.3, -0.2], dtype=float64)
+    means = torch.tensor([[1.0, 0], [0, 1.5], [-1, -1]], dtype=float64)
+    weights = torch.tensor([0.5, 2.0, 1.0], dtype=float64)
+    v, sigma = 0.05, 0.4
+    flow_weights: Tensor = weights
     flow_offset: float = 0.0  # nats, from z_1 on
     flow_clock: float = 1.0  # factor of time
     forward_shift: float = 0.0

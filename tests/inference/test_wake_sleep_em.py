@@ -71,22 +71,6 @@ def test_the_last_learning_rate_falls() -> None:
     assert rates[-1] < 4e-4
 
 
-def test_it_raises_the_evidence_of_its_sentences_by_nats_and_trains_phi_alone() -> None:
-    torch.manual_seed(0)
-    model, data = with_data({})
-    settings = {"pretrain": 100, "warm_up": 150, "cycles": 0, "final_e_updates": 0, "batch": 64}
-    fit = run_to(schedule("wake_sleep_em", model, data, settings), "warm_up")
-    before, first = snapshot(model), fit.summary()
-    while not fit.done:
-        fit.step()
-    last = fit.summary()
-    assert last["log_z"] > first["log_z"] + 1
-    assert changed(model, before) == {"encoder", "decoder", "sentence_encoder"}
-
-
-# -- settings
-
-
 def test_sentences_that_neither_factor_nor_can_be_listed_are_refused() -> None:
     many = {"language.groups": (1,) * 32, "language.max_length": 7}
     model, data = with_data({**HBV, **many})
