@@ -80,13 +80,6 @@ def test_a_decoder_learns_categories_and_numbers_and_leaves_missing_values_out()
     assert not any(p.requires_grad for p in decoder.parameters())
 
 
-def test_a_feature_that_is_never_known_breaks_nothing() -> None:
-    z, values = known(50)
-    values[:, 1] = NAN
-    decoder = train_decoder(z, values, (COLOUR, SIZE), seed=1, updates=5)
-    assert decoder(z).outputs.isfinite().all()
-
-
 def test_two_decoders_of_a_run_are_unlike_and_trained_once() -> None:
     training = DecoderTraining(decoder_inputs=500, decoder_updates=60)
     run = run_of(first_branch)

@@ -32,7 +32,7 @@ def test_draws_follow_the_listed_posterior_summed_in_chunks_or_annealed(
     model.sentence_encoder.mean.weight.mul_(2)
     q = model.encoder(run.data.batch(3).x)
     log_r = model.reward.log_pairs(q, model.sentences)
-    result = exact_draws(model, q, 10_000 if most else 3000)
+    result = exact_draws(model, q, 10_000 if most else 1500)
     assert torch.allclose(result.log_z, log_r.logsumexp(-1).double(), atol=1e-4 if most else 0.1)
     share = one_hot(model.language.row(result.s), len(model.sentences)).float().mean(1)
     assert torch.allclose(share, log_r.softmax(-1), atol=0.02 if most else 0.04)
@@ -104,14 +104,6 @@ def test_with_enough_beams_the_search_misses_nothing(
     embeddings = language.sentences @ tokens
     expected = language.sentences[torch.cdist(z, embeddings).argmin(-1)]
     assert sampling._search(language, lambda s: s @ tokens, z).equal(expected)
-
-
-def test_it_finds_the_nearest_sum_of_tokens_among_millions() -> None:
-    language = Language((1,) * 32, max_length=7)
-    tokens = torch.randn(32, 32) / 32**0.5
-    s = torch.stack([torch.zeros(32).index_fill(0, torch.randperm(32)[:7], 1) for _ in range(50)])
-    found = sampling._search(language, lambda s: s @ tokens, s @ tokens)
-    assert (found == s).all(-1).float().mean() > 0.9
 
 
 def test_directions_have_length_one() -> None:
