@@ -110,17 +110,6 @@ def patterns(model: Any, depth: int) -> list[str]:
     return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in texts.tolist()]
 
 
-def test_a_grammar_of_many_slots_is_left_out(
-    analyzed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 8)
-    data = HierarchicalBinaryVectors(2, 8, hold_out=False)
-    model = grammar(data)
-    tables = analyzed(model, data, heard_levels(model, data), inputs=40)
-    assert list(compare_language_of_thought.draw(tables)) == ["compare"]
-    assert set(tables["translations.csv"]["baseline"]) == {"node", "paths", "leaf paths"}
-
-
 def test_all_classes_are_equally_likely_to_who_knows_them() -> None:
     data = HierarchicalBinaryVectors(4, 16)
     mixed = all_classes(data, data.batch(30_000))

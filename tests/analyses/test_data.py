@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from plot_attractors.data import (
     ColouredSprites,
     HierarchicalBinaryVectors,
-    read_images,
-    read_table,
 )
 from plot_attractors.runs import registry
 from tests.small import Untrained
@@ -61,16 +57,3 @@ def test_of_sprites() -> None:
     assert summary["members"]["position+shape"] == 6 * 31 * 31
     assert summary["share"]["position+shape"] == pytest.approx(1 / 21)
     assert titles(figure)[-1] == "magenta\nellipse"
-
-
-def test_of_rows_and_images(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": [0, 1] * 30, "b": 1, "out": [0] * 40 + [1] * 20})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    run: Any = Untrained(None, read_table(tmp_path / "t.csv", held_out="out"))
-    (summary,) = analysis.measure(run, analysis.Config()).values()
-    assert summary["members"].tolist() == [40, 20]
-    assert summary["share"].tolist() == pytest.approx([2 / 3, 1 / 3])
-
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((40, 16, 16)))
-    _, figure = drawn(read_images(tmp_path / "x.npy", side=16), "inputs")
-    assert titles(figure) == []  # grey images without labels

@@ -88,21 +88,6 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() 
 
 
 @pytest.mark.usefixtures("_fixed")
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
-    def states(x: Tensor, draws: int) -> Tensor:
-        some = (torch.arange(len(x)) < share * len(x))[:, None, None]
-        return torch.where(some, gaussian(x, draws), x[:, None].double())
-
-    tables = measured(run_of(states))
-    table = tables["summary.csv"]
-    assert (table["mean"] == -math.inf).all()
-    assert (table["sigma"] == 0).all()
-    assert (table["share_negative_infinity"] == 1 - share).all()
-    assert list(program.draw(tables)) == ["diversity"]
-
-
-@pytest.mark.usefixtures("_fixed")
 def test_a_feature_of_one_outcome_is_no_dimension() -> None:
     constant_one = Feature("kind", ("bird",))
     tables = []
