@@ -66,11 +66,6 @@ def test_names_of_columns_and_their_negations_are_tokens() -> None:
     assert grammar.sentence(rules).tolist() == [0, 1, 0, 0, 1, 0]
 
 
-def test_numbers_of_paths() -> None:
-    assert len(paths(6).derivations) == 127
-    assert len(paths(6, below_root=True).derivations) == 126
-
-
 @pytest.mark.parametrize(
     "distribution",
     [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.log_p)],

@@ -134,11 +134,3 @@ def test_labels(noise: float, base_rate: float) -> None:
             p = right if told == bool(label) else wrong
             expected += math.log(p) if p else -math.inf
         assert float(law.log_prob(torch.tensor(y))) == pytest.approx(expected, rel=1e-4, abs=1e-6)
-
-
-def test_a_learning_curve_begins_with_no_labels_and_laws_are_expanded() -> None:
-    extension = torch.ones(5, dtype=torch.bool)
-    nothing = labels(torch.ones(3, 0).bool(), noise=0.1).log_prob(torch.zeros(0))
-    assert nothing.tolist() == [0, 0, 0]
-    assert examples(extension, 3).sample().shape == (3,)
-    assert examples(extension.expand(4, -1), 3, 0.1).expand((2, 4)).sample().shape == (2, 4, 3)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import registry
 
 from ..small import as_built
 
@@ -105,18 +105,13 @@ def test_chains_agree_with_the_enumerated_posterior() -> None:
     assert ((result - p).abs().sum(-1) / 2 < 1.3 * worst).all()
 
 
-def test_a_fitted_grammar_draws_as_it_was_told(tmp_path: Path) -> None:
-    run = Run(fit("grammar", preset="smoke", out=tmp_path / "run", settings={"draw_by": "chain"}))
-    assert int(run.model.steps) == 20
-    assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
-
-
 def test_reported_total_variation_and_entropy_are_those_of_the_distributions() -> None:
     data, model = built(PATHS, depth=3, bits=16)
     program = registry.load("inference", "grammar")
     batch = data.batch(4)
     config = program.Config(**program.PRESETS["smoke"] | {"draw_by": "chain"})
     schedule = program.build(model, SimpleNamespace(batch=lambda n: batch), config)
+    assert int(model.steps) == 20  # so sentences are drawn
     p = model.posterior(batch.x).log_p.exp()
     first = model.derivations[:1].expand(4, 16, -1)  # of every chain
     model.chain_draws = lambda x, draws, steps: first

@@ -58,11 +58,6 @@ def test_the_smoothed_cube_by_hand() -> None:
 # Fixed points
 
 
-def test_newton_says_where_there_is_no_fixed_point() -> None:
-    nowhere = lambda z: (z + 1, torch.eye(3, dtype=z.dtype).expand(len(z), 3, 3))  # noqa: E731
-    assert not solve_fixed_points(nowhere, normal(4, 3), 1e-9, reach=1.0).converged.any()
-
-
 def test_newton_takes_no_step_longer_than_its_reach() -> None:
     far = torch.tensor([[10.0]], dtype=torch.float64)
     half = lambda z: (0.5 * z, torch.full((len(z), 1, 1), 0.5, dtype=z.dtype))  # noqa: E731

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
-    nearest_sentence,
     path_log_weight,
     sentence_distribution,
     states_at,
@@ -112,20 +111,6 @@ def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     torch.testing.assert_close(states[:, :, 0], states[:, :, 2], atol=1e-3, rtol=0)
     path = m.trajectories(encoding.z0, 10)
     torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
-
-
-def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    m = model()
-    z = torch.randn(7, 5, 2)
-    with torch.no_grad():
-        expected = m.readout.log_prob(z).exp().mean(1)
-        near = (z[..., None, :] - m.embeddings()).norm(dim=-1).amin(-1)
-    for cells in (10**7, 1):
-        monkeypatch.setattr("plot_attractors.analysis.sampling.CELLS", cells)
-        torch.testing.assert_close(sentence_distribution(m, z), expected)
-        torch.testing.assert_close(nearest_sentence(m, z).distance, near)
 
 
 def test_controls_are_as_far_from_the_posterior_as_by_enumeration() -> None:
