@@ -20,7 +20,7 @@ LINES = {
     "plot_attractors/model/": 1682,
     "plot_attractors/language/": 949,
     "plot_attractors/training/": 1984,
-    "plot_attractors/gflownet/": 2811,
+    "plot_attractors/gflownet/": 2788,
     "plot_attractors/language_of_thought/": 1682,
     "plot_attractors/data/": 1449,
     "plot_attractors/measures/": 1673,

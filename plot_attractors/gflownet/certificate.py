@@ -27,10 +27,10 @@ from plot_attractors.gflownet.diagnostics import (
     ERROR,
     Replicate,
     calibration,
+    p_adjusted,
     randomised_rank,
     replicates,
     to_datatree,
-    uniform_p_value,
 )
 from plot_attractors.gflownet.pareto import MOST_DISTANCE, MOST_K, psis
 from plot_attractors.gflownet.programs import (
@@ -251,6 +251,7 @@ def _wider(own: dict[str, float], wider: dict[str, float]) -> Row:
 def _of_simulated_data(every: list[Replicate], ranks: xr.Dataset, draws: int) -> dict[str, Row]:
     log_p = torch.stack([one.log_p for one in every])
     likelier = randomised_rank(log_p[:, 0], log_p[:, 1:].T)
+    p_likelier = float(p_adjusted(likelier.numpy()[:, None], draws)[0])
     z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
     x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
     statistic, p_moments = _moments(z.double(), x.double())
@@ -261,7 +262,7 @@ def _of_simulated_data(every: list[Replicate], ranks: xr.Dataset, draws: int) ->
             "", low, low, f"80 % intervals of {worst['latent'].item()} hold {covered:.0%} of truths"
         ),
         "rank of log p": (
-            "", float(likelier.double().mean()) / draws, uniform_p_value(likelier, draws),
+            "", float(likelier.double().mean()) / draws, p_likelier,
             "mean rank of the truth, ½ where draws are as likely",
         ),
         "moments of (z, x)": ("", statistic, p_moments, "T² of products of z and x"),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
-from functools import lru_cache, partial
+from contextlib import ExitStack
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,7 +177,8 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
     """What `simulation_based_calibration` returns, of `replicates`."""
     ranks = []
     for one in every:
-        ranks.append(_ranks(one))
+        pairs = [(value.cpu(), one.sites[name].cpu()) for name, value in one.truth.items()]
+        ranks.append(torch.cat([randomised_rank(*pair).flatten() for pair in pairs]))
     rank = torch.stack(ranks)
     pit = ((rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)).numpy()
     covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).mean(1)
@@ -185,7 +186,7 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
         {
             "rank": (("simulation", "latent"), rank.numpy()),
             "coverage": (("level", "latent"), covered),
-            "p_adjusted": ("latent", (p := _p_adjusted(rank.numpy(), draws))),
+            "p_adjusted": ("latent", (p := p_adjusted(rank.numpy(), draws))),
             "calibrated": ("latent", p >= ERROR),
         },
         {
@@ -194,18 +195,6 @@ def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset
         },
         {"sampling_seed": seed, "simulations": len(ranks), "draws": draws},
     )
-
-
-def uniform_p_value(rank: Tensor, draws: int) -> float:
-    """Of ranks (n,) on 0 … draws under uniformity."""
-    return float(_p_adjusted(rank.numpy()[:, None], draws)[0])
-
-
-def copied_store() -> AbstractContextManager[Any]:
-    """A copy of Pyro's store, in which a fit leaves its parameters: the next begins as it did."""
-    store = pyro.get_param_store()
-    scope: AbstractContextManager[Any] = store.scope(copy.deepcopy(store.get_state()))
-    return scope
 
 
 class _Seeds(Messenger):
@@ -236,7 +225,8 @@ class Replicate(NamedTuple):
     @property
     def labels(self) -> list[str]:
         """Names of the latents, as ArviZ writes them."""
-        return [label for name, v in self.truth.items() for label in _elements(name, v)]
+        every = [(name, i) for name, v in self.truth.items() for i in np.ndindex(*v.shape)]
+        return [f"{name}[{', '.join(map(str, i))}]" if i else name for name, i in every]
 
 
 def replicates(
@@ -255,12 +245,17 @@ def replicates(
             "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
             f"data set: {'neither' if fit is None else 'both'} was given."
         )
-    loss, labels = LogRatioLoss(draws), None
+    loss, labels, store = LogRatioLoss(draws), None, pyro.get_param_store()
     simulatable(poutine.trace(model).get_trace(*args, **kwargs))
     args, kwargs = copied(args, kwargs)
     require_draws_to_act(model, args, kwargs)
     given: Values = {}
-    conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
+    on_given = poutine.condition(model, given)
+
+    def conditioned(*_: Any, **__: Any) -> Any:
+        """The model with arguments of its own, whatever the guide is called with."""
+        return on_given(*args, **kwargs)
+
     for i in range(simulations):
         with simulated(model, args, kwargs) as (latent, data_of, of_model), ExitStack() as stack:
             truth = {name: latent[name] for name in latent_sites(of_model)}
@@ -269,7 +264,8 @@ def replicates(
             guide_args = tuple(given.values()) if data is None else data(dict(given))
             fitted: Any = guide
             if fit is not None:
-                stack.enter_context(copied_store())
+                # a copy, in which the fit leaves its parameters: the next begins as it did
+                stack.enter_context(store.scope(copy.deepcopy(store.get_state())))
                 with torch.enable_grad():
                     fitted = fit(*guide_args)
             with torch.random.fork_rng(devices=[]), _Seeds(i // 2):
@@ -316,27 +312,7 @@ def _require_whole_plates(trace: Any) -> None:
         )
 
 
-def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> Any:
-    """The program with arguments of its own, whatever it is called with."""
-    return program(*args, **kwargs)
-
-
 # -- ranks
-
-
-def _elements(name: str, value: Tensor) -> list[str]:
-    """Names of the elements of a site, as ArviZ writes them."""
-    if value.ndim == 0:
-        return [name]
-    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*value.shape)]
-
-
-def _ranks(one: Replicate) -> Tensor:
-    """(latents,) int64 randomised ranks of true values among draws."""
-    ranks = []
-    for name, value in one.truth.items():
-        ranks.append(randomised_rank(value.cpu(), one.sites[name].cpu()).flatten())
-    return torch.cat(ranks)
 
 
 def randomised_rank(value: Tensor, drawn: Tensor) -> Tensor:
@@ -345,7 +321,7 @@ def randomised_rank(value: Tensor, drawn: Tensor) -> Tensor:
     return less + (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
 
 
-def _p_adjusted(rank: Array, draws: int) -> Array:
+def p_adjusted(rank: Array, draws: int) -> Array:
     """(latents,) p-values of ranks (n, latents) on 0 … draws under uniformity, times latents."""
     n, latents = rank.shape
     below = (rank[..., None] < np.arange(1, draws + 1)).sum(0)  # (latents, draws)

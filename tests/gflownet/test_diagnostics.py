@@ -27,7 +27,7 @@ from plot_attractors.gflownet import (
     simulation_based_calibration,
     to_datatree,
 )
-from plot_attractors.gflownet.diagnostics import _p_adjusted, randomised_rank
+from plot_attractors.gflownet.diagnostics import p_adjusted, randomised_rank
 from plot_attractors.gflownet.programs import sample_sites
 from plot_attractors.gflownet.simulation import simulated
 
@@ -209,12 +209,12 @@ def test_a_p_value_is_that_of_enumeration() -> None:
     law = binom(3, np.array([1, 2]) / 3)
     least = np.minimum(law.cdf(below), law.sf(below - 1)).min(-1)
     exact = (least <= least[:, None] + 1e-12).mean(1)
-    result = [_p_adjusted(sample[:, None], 2)[0] for sample in samples]
+    result = [p_adjusted(sample[:, None], 2)[0] for sample in samples]
     np.testing.assert_allclose(result, exact, atol=0.02)
     ranks = np.random.default_rng(1).integers(0, 100, (200, 50))
     ranks[:, 7] = ranks[:, 7] ** 2 // 99
-    assert np.flatnonzero(_p_adjusted(ranks, 99) < 0.05).tolist() == [7], "times their number"
-    assert _p_adjusted(np.zeros((200, 1)), 99)[0] == 1 / 10_001, "of 10,000 and the sample itself"
+    assert np.flatnonzero(p_adjusted(ranks, 99) < 0.05).tolist() == [7], "times their number"
+    assert p_adjusted(np.zeros((200, 1)), 99)[0] == 1 / 10_001, "of 10,000 and the sample itself"
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:
