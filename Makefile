@@ -38,7 +38,7 @@ SIZES := calibration.inputs=16 calibration.wide_inputs=128 basins.inputs=300 bas
 	basins.controls=3000 diversity.inputs=40 \
 	perturbation.trajectories=400 compare_language_of_thought.inputs=150 neighbours.trajectories=1000 \
 	decodability.inputs=1000 language_measures.permutations=30 \
-	language_measures.code_permutations=5 behaviour.inputs=64 behaviour.draws=64
+	behaviour.inputs=64 behaviour.draws=64
 
 # --resume starts where nothing is there yet, goes on after an interruption, and returns at once when all is done.
 # One thread: a second one takes a fifth of the time away on idle cores, and triples it beside other work.

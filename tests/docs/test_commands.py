@@ -122,3 +122,11 @@ def test_paths_and_names_are_there(page: Path) -> None:
             except (ImportError, AttributeError):
                 wrong.append(word)
     assert not wrong
+
+
+def test_sizes_of_make_demo_are_settings() -> None:
+    (sizes,) = re.findall(r"^SIZES := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.M)
+    words = sizes.replace("\\", " ").split()
+    attempt(["plot-attractors", "analyze", "RUN", *(f"--set={word}" for word in words)])
+    with pytest.raises(ValueError, match="no setting 'gone'"):
+        attempt(["plot-attractors", "analyze", "RUN", "--set=basins.gone=1"])

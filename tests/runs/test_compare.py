@@ -16,7 +16,6 @@ from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
 from plot_attractors.cli.runs import markdown
-from plot_attractors.measures import registry
 from plot_attractors.runs.compare import compare
 
 NUMBERS = {
@@ -120,11 +119,6 @@ def settings_of(table: pd.DataFrame) -> list[str]:
 
 def call(arguments: Iterable[str | Path]) -> Result:
     return CliRunner().invoke(cli.app, ["compare", *map(str, arguments)])
-
-
-def test_the_papers_numbers_are_of_known_data() -> None:
-    assert {data for m in registry.METRICS.values() for data in m.paper} <= set(registry.PAPER_DATA)
-    assert str(registry.METRICS["diversity"].paper["hbv"]) == "−18.198 [−34.199, −5.203]"
 
 
 def test_numbers_of_one_run(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
 from plot_attractors.runs import fit, store
-from plot_attractors.runs.sweep import read_sweep, seeds
+from plot_attractors.runs.sweep import read_sweep
 
 from .test_run import MODEL, assert_equal, checkpoint
 
@@ -29,10 +29,6 @@ TOY = "programs = MODEL\npreset = 'smoke'\nout = OUT\n"
 
 def states(file: Path) -> dict[str, str]:
     return {run.name: run.state for run in read_sweep(file)}
-
-
-def test_seeds() -> None:
-    assert seeds(" 5, 1 - 2,7") == [5, 1, 2, 7]
 
 
 def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Path) -> None:
