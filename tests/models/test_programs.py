@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from plot_attractors.runs import registry
-from plot_attractors.runs.run import programs
+from plot_attractors.runs.run import plan, programs
 from plot_attractors.training.vocabulary import linear
 
 from ..attractors import HBV, assert_resumes, changed, schedule, snapshot, sprites, with_data
@@ -94,9 +94,8 @@ def test_a_resumed_schedule_equals_an_uninterrupted_one(
 
 @pytest.mark.parametrize(("name", "factor"), [("hbv", "posterior"), ("dsprites", "density")])
 def test_the_papers_reward(name: str, factor: str) -> None:
-    of = programs("algorithms", "detailed_balance_em", name)
-    model, _ = with_data(of.presets["model"]["paper"], "algorithms", name)
-    assert model.reward.decodability == factor
+    reward = plan("algorithms", data=name, preset="paper").configs["model"].reward
+    assert reward.decodability == factor
 
 
 @pytest.mark.parametrize("name", [names[0] for names, _ in KINDS[1:]])
