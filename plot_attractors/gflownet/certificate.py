@@ -168,11 +168,11 @@ def _of_these_data(tree: Any, wider: Any) -> tuple[dict[str, Row], dict[str, Any
         words = f"k̂ = {k:.2f}: the guide is too narrow, at the wrong place, or of the wrong shape"
         weights = ("fails", k, np.nan, words)
     else:  # few different weights, which is no reason to doubt
-        weights = ("cannot tell", k, np.nan, "few weights differ, with no tail to fit: read log Z")
+        weights = ("cannot tell", k, np.nan, "few weights differ, or none is a number: read log Z")
     known = weights[0] != "fails"
     log_weight = tree["sample_stats"]["log_weight"].values.astype(float).ravel()
     distance = 0.5 * np.abs(np.exp(log_weight - log_z) - 1)
-    total = min(1.0, float(distance.mean()))  # above, where weights are smoothed
+    total = float(np.minimum(1.0, distance.mean()))  # above, where weights are smoothed
     result = "passes" if total <= MOST_DISTANCE else "fails" if known else "cannot tell"
     share = f"a share of {total:.2f} of the draws would have to be others"
     rows: dict[str, Row] = {
