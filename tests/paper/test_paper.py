@@ -25,18 +25,19 @@ OF_NUMBERS = {number.metric.analysis for number in results.NUMBERS}
 
 
 ONLY = "attractors", "vqvae"
+FITTED = "hbv-attractors-0", "dsprites-vqvae-0"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models of the preset smoke, the tables of their numbers, and the page of them and of one
-    that is not fitted; `.ci/run` makes all models and figures.
+    """Two runs of the preset smoke, the tables of their numbers, and the page of them and of two
+    that are not fitted; `.ci/run` makes all models and figures.
     """
     out = tmp_path_factory.mktemp("paper") / "paper"
     runs = planned(out, "smoke", only=ONLY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyses, "draw_figures", lambda figures, folder: None)
-        for run in runs:
+        for run in (run for run in runs if run.name in FITTED):
             fit(**run.arguments, out=run.path)
             sizes = {name: of for name, of in (run.analyses or {}).items() if name in OF_NUMBERS}
             found = analyze(run.path, list(sizes), settings=sizes)
@@ -44,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert {result.name for result in found} == {
                 name for name in sizes if not unmet(registry.load("analyses", name), Run(run.path))
             }
-    write_page(out, planned(out, "smoke", only=(*ONLY, "fully_compositional")), "smoke")
+    write_page(out, runs, "smoke")
     return out
 
 
@@ -70,7 +71,7 @@ def test_the_page_has_every_result_and_the_numbers_of_the_analyses(made: Path) -
         assert f'<article id="{anchor(result.title)}">' in page
         assert result.says in text
     assert "no number of it means anything" in text
-    assert "Not fitted yet, or not to the end: hbv-fully_compositional-0" in text
+    assert "Not fitted yet, or not to the end: hbv-vqvae-0, dsprites-attractors-0." in text
     table = pd.read_csv(made / "numbers.csv").set_index(["data", "number", "model"])
     loss = pd.read_csv(made / "runs/hbv-attractors-0/analyses/information_loss/summary.csv")
     for name, split in (("p", "train"), ("p_held_out", "held_out")):
@@ -78,12 +79,11 @@ def test_the_page_has_every_result_and_the_numbers_of_the_analyses(made: Path) -
         shown = table["value"]["hbv", name, "attractors"]
         assert shown == pytest.approx(value, abs=1e-12)
         assert f"{fixed(value, '.3f')} paper: " in text
-    for model, of_paper in (("vqvae", "0.314"), ("attractors", "0.525")):
-        rows = pd.read_csv(made / f"runs/dsprites-{model}-0/analyses/language_measures/summary.csv")
-        rows = rows[(rows["measure"] == "topographic_similarity") & (rows["split"] == "train")]
-        shown = table["value"]["dsprites", "topographic_similarity", model]
-        assert shown == pytest.approx(rows["value"].item(), abs=1e-12)
-        assert f"{fixed(shown, '.3f')} paper: {of_paper}" in text
+    rows = pd.read_csv(made / "runs/dsprites-vqvae-0/analyses/language_measures/summary.csv")
+    rows = rows[(rows["measure"] == "topographic_similarity") & (rows["split"] == "train")]
+    shown = table["value"]["dsprites", "topographic_similarity", "vqvae"]
+    assert shown == pytest.approx(rows["value"].item(), abs=1e-12)
+    assert f"{fixed(shown, '.3f')} paper: 0.314" in text
     for value in ("0.480", "0.041", "0.621", "0.183", "0.525", "0.156", "0.314"):
         assert page.count(f"<small>paper: {value}</small>") == 1
     assert "<small>paper: −173.660 [−218.620, −62.666]</small>" in page
