@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.analysis import style
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
@@ -118,8 +117,3 @@ def test_training_table_has_a_row_for_every_phase(run: Run) -> None:
         phase for phase, _ in itertools.groupby(steps.itertuples(index=False, name=None))
     ]
     assert table["updates"].sum() == run.position[1]
-
-
-def test_users_text_is_no_formula_in_a_figure() -> None:
-    assert style.plain("a$b$") == r"a\$b\$"
-    assert style.plain("x" * 30) == "x" * 23 + "…"

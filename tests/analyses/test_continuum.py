@@ -10,7 +10,7 @@ import torch
 
 from plot_attractors.runs import registry
 
-from ..small import measured, untrained
+from ..small import untrained
 
 program = registry.load("analyses", "continuum")
 
@@ -51,12 +51,6 @@ def test_ends() -> None:
     ):
         with pytest.raises(ValueError, match=sentence):
             program.find_ends(run, between)
-
-
-def test_a_continuum_of_images() -> None:
-    tables = measured("continuum", untrained("dsprites"), points=4, draws=16)
-    assert tables["morphs.npz"]["morphs"].shape[:2] == (4, 3)
-    assert program.draw(tables).keys() == program.CAPTIONS.keys()
 
 
 @pytest.mark.parametrize(
