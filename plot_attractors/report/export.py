@@ -18,6 +18,7 @@ from torch import Tensor
 
 from plot_attractors.data import digests
 from plot_attractors.measures.registry import METRICS, PAPER_DATA, doubts
+from plot_attractors.model.state import digest
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store
@@ -153,4 +154,5 @@ def _pack(
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     header = {"config": json.dumps(config), "position": str(position), "data": json.dumps(data)}
+    header["sha256"] = digest(tensors, header)
     return save(tensors, {"format": "pt", **header})  # by convention: of PyTorch

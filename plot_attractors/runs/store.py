@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
 from plot_attractors.data.checks import differences
+from plot_attractors.model.state import digest
 from plot_attractors.runs import pretrained
 from plot_attractors.runs.settings import flatten
 
@@ -163,6 +164,8 @@ def _load_weights(path: Path) -> dict[str, Any]:
         with safe_open(file, "pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in [*archive.keys()]}
             header = archive.metadata() or {}
+        if header["sha256"] != digest(tensors, header):
+            raise ValueError(f"{file} is damaged: it is not what was saved, by its checksum")
     except (SafetensorError, KeyError) as error:
         raise ValueError(f"{file} cannot be read as weights of a model: {error}") from error
     model = {n: t.float() if t.dtype == torch.float16 else t for n, t in tensors.items()}

@@ -201,21 +201,6 @@ def test_missing_analyses_leave_cells_empty_and_the_command_that_makes_them(
     assert row[["kl_held_out", "tv", "tv_excess", "distance", "recovery"]].isna().all()
 
 
-def test_markdown(tmp_path: Path) -> None:
-    paths = [
-        make(tmp_path / f"a|{s}", seed=s, model={"wide": s > 0}, numbers=(s, 300 + s))
-        for s in (0, 1, 3)
-    ]
-    table = compare(paths)
-    head, rule, *rows = markdown(table).splitlines()
-    assert head.startswith("| run | wide | seed | kl | kl_exact | p |")
-    assert rule.startswith("|:----|-----:|")
-    assert len({line.replace("\\|", "").count("|") for line in (head, rule, *rows)}) == 1
-    assert rows[0].startswith("| a\\|0 | false | 0 | 0.000 | 0.020 | 0.450 |")
-    assert rows[4].startswith("| sd of 2 seeds | true |  | 1.414 | 0.000 | 0.000 |")
-    assert "| 302 | 12 | 2.000 |" in rows[3]
-
-
 def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None:
     paths = [make(tmp_path / "a", settings={"lr": 0.5}), make(tmp_path / "b", numbers=None)]
     shown = call(paths)

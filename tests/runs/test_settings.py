@@ -157,7 +157,6 @@ def test_mistakes_of_programs_and_of_pairs_are_refused() -> None:
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
     with pytest.raises(ValueError, match="there is no setting 'deep'"):
         resolve({"model": Model}, {"model": {"smoke": {"deep": 1}}}, "smoke", {})
-    assert parse(["a=b=c", "a2=", "a=d"]) == {"a": "d", "a2": ""}
     with pytest.raises(ValueError, match="key=value, and 'depth' is not"):
         parse(["depth"])
 
