@@ -40,7 +40,7 @@ LINES = {
     "docs/": 433,
     "tests/": 14669,
 }
-WORDS = 40701  # of pages
+WORDS = 40705  # of pages
 SLACK_OF_WORDS = 1000
 
 
