@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plot_attractors.data import read_table, read_vectors
 
@@ -46,6 +49,19 @@ def refusal(path: Path, *args: Any, **kwargs: Any) -> str:
     sentence = str(caught.value)
     assert "\n" not in sentence
     return sentence
+
+
+ROWS = st.lists(st.tuples(*[st.integers(0, 1)] * 3)).map(np.array)
+
+
+@given(ROWS.filter(lambda x: len(x) and x.std(0).any()), st.sampled_from(["csv", "tsv", "parquet"]))
+@settings(derandomize=True, deadline=None, max_examples=30)
+def test_what_is_written_is_read(x: np.ndarray, kind: str) -> None:
+    varies = x.std(0) > 0
+    with TemporaryDirectory() as folder:
+        table = read_table(write(pd.DataFrame(x, columns=COLUMNS), Path(folder, f"a.{kind}")))
+    assert table.x.tolist() == x[:, varies].tolist()
+    assert table.columns == tuple(np.array(COLUMNS)[varies])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])

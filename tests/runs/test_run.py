@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,6 @@ import torch
 
 from plot_attractors.runs import (
     Interrupted,
-    Progress,
     Run,
     fit,
     registry,
@@ -289,15 +287,3 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert path == Path("runs/toy_model-toy_data-toy_inference-demo-4")
     config = Run(tmp_path / path).config  # the inference program has presets for the kind of data
     assert (config["data"]["columns"], config["inference"]["replay"]["updates"]) == (2, 2)
-
-
-def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
-    """Signal handlers belong to the main thread alone; progress is told to the end."""
-    seen: list[Progress] = []
-    more = {"on_progress": seen.append}
-    thread = threading.Thread(target=train, args=(tmp_path / "run",), kwargs=more)
-    thread.start()
-    thread.join()
-    assert_same_run(whole, tmp_path / "run")
-    assert [p.position for p in seen] == sorted(p.position for p in seen)
-    assert (seen[-1].position, seen[-1].total, seen[-1].remaining) == (TOTAL, TOTAL, 0.0)
