@@ -39,13 +39,16 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
     and why, and the commands and versions to reproduce it.
 
     By default `out` is ``report.html`` in the directory of the only run, of a model in the package
-    in its copy ``./pretrained-NAME``. Raises ValueError for no run, a directory that holds none, or
-    several runs and no `out`.
+    in its copy ``./pretrained-NAME``. Raises ValueError for no run, a directory that holds none,
+    data that were changed since, or several runs and no `out`.
     """
     paths = [run_paths] if isinstance(run_paths, str | Path) else list(run_paths)
     if not paths:
         raise ValueError("a report is of one run at least, and none was given")
     runs = [Run(path) for path in paths]
+    for run in runs:
+        if Path(getattr(run.data_config, "path", ".")).exists():
+            _ = run.data  # refuses what was changed since
     if out is None:
         if len(runs) > 1:
             raise ValueError("a report of several runs needs a file to go to: give --out")

@@ -21,11 +21,7 @@ from plot_attractors.cli import shared
 from plot_attractors.ranges import range_of
 from plot_attractors.runs import fit, registry
 from plot_attractors.runs.run import plan, programs
-from plot_attractors.runs.settings import (
-    as_text,
-    fields,
-    from_table,
-)
+from plot_attractors.runs.settings import as_text, fields, from_table
 
 MODELS, INFERENCE = registry.names("models"), registry.names("inference")
 DATA = registry.names("datasets")

@@ -82,11 +82,13 @@ def test_changed_data_are_refused_wherever_a_run_is_read(
         lambda: Run(run).data,
         lambda: Run(run).model,
         lambda: analyze(run),
+        lambda: report(run),
     ]
     for read in reads:
         with pytest.raises(ValueError, match=sentence):
             read()
     assert not (run / "analyses").exists()
+    assert not (run / "report.html").exists()
 
 
 def test_data_without_a_change_open_and_data_that_are_gone_are_told_by_who_needs_them(

@@ -17,14 +17,7 @@ from hypothesis import strategies as st
 from plot_attractors.cli.shared import parse
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import (
-    convert,
-    fields,
-    from_table,
-    presets_of,
-    resolve,
-    to_table,
-)
+from plot_attractors.runs.settings import convert, fields, from_table, presets_of, resolve, to_table
 
 
 @dataclass(frozen=True)
