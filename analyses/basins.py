@@ -111,7 +111,8 @@ class Basins:
         model, n = self.model, max(draws, 2 * self.model.latent)
         eta = attractors.antithetic_draws(n, model.latent).to(model.embeddings())
         # dynamics that see no input ignore the third argument
-        mean = lambda z: model.transition(z, float(model.steps + 1), z).loc  # noqa: E731
+        at = float(model.steps + 1)
+        mean = lambda z: model.forward_dynamics(model.at_rest(z), at, z).loc  # noqa: E731
         return attractors.SmoothedMap(mean, model.epsilon, eta)
 
     def iterate(self, z: Tensor) -> attractors.Converged:
@@ -197,7 +198,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = run.model
     rows = in_use(model, run.data.batch(USE_INPUTS).x)
     z0 = model.encode(run.data.batch(config.inputs).x).z0
-    z = model.trajectories(z0)[-1]
+    z = model.trajectories(z0)[-1, :, : model.latent]
     starts = {"data": z, "random": gaussian_like(z0, config.random_states)}
     basins = Basins(model, rows, starts)
     table = basins.fixed_points()

@@ -33,13 +33,20 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.analysis import sampling, shape
-from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.gflownet.trajectories import (
+    Trajectories,
+    score_backward,
+    score_forward,
+    simulate_backward,
+)
 from plot_attractors.language import in_use_threshold
 from plot_attractors.measures import calibration as measures
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.memory import Bridge
 from plot_attractors.model.posterior import Readout
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
+from plot_attractors.training.balance import log_flow
 
 TITLE = "Calibration"
 NEEDS = shape.ATTRACTORS
@@ -49,6 +56,8 @@ NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
 READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_DRAWS = 512  # paths of each input that are weighted
+BALANCE_DRAWS = 8  # trajectories of each input whose steps are judged
+FLOW_DRAWS = 512  # sentences of an input that stand for all
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
@@ -102,13 +111,14 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
         steps: estimate(z, learned=True) | _use(model, z_wide)
         for steps, z, z_wide in zip(times, states, wide_states, strict=True)
     }
-    paths = _weigh_paths(model, encoding, *sampling.exact_states(model, encoding, WEIGHT_DRAWS))
     n = len(model.sentences)
 
     def distance(s: Tensor) -> measures.Distances:
         """Of sentences s (B, draws, width)."""
         return measures.distances(_counts(model.language.row(s), n), log_p.exp())
 
+    states_of_exact = sampling.exact_states(model, encoding, WEIGHT_DRAWS)
+    paths = _weigh_paths(model, encoding, *states_of_exact, distance)
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
     paths |= _sentence_statistics(model, encoding, exact.transpose(0, 1), distance)
     return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
@@ -120,7 +130,7 @@ def _calibrate_by_draws(
     """Calibration from one sentence drawn at every end state."""
     exact = sampling.exact_draws(model, encoding.distribution, max(sizes.draws, WEIGHT_DRAWS))
     end = model.terminal_kernel(exact.s).sample()
-    paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
+    weighed = end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS]
     exact, end = exact._replace(s=exact.s[:, : sizes.draws]), end[:, : sizes.draws]
     z0 = encoding.z0[:, None]
     each = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
@@ -130,6 +140,8 @@ def _calibrate_by_draws(
 
     def distance(s: Tensor) -> measures.Distances:
         return measures.distances_of_draws(model.language.key(s), log_p(s))
+
+    paths = _weigh_paths(model, encoding, *weighed, distance)
 
     def read(z: Tensor) -> Tensor:
         return model.readout(z, z0).sample()
@@ -269,24 +281,35 @@ def _sentence_statistics(
 
 
 def _weigh_paths(
-    model: AttractorModel, encoding: Encoding, end: Tensor, sentences: Tensor
+    model: AttractorModel,
+    encoding: Encoding,
+    end: Tensor,
+    sentences: Tensor,
+    distance: Callable[[Tensor], measures.Distances],
 ) -> dict[str, tuple[float, float]]:
     """elbo, eubo, ess_n and k_hat_n of n paths of T steps an input, each with its floor where that
-    is not log Z.
+    is not log Z; and tv_resampled, where every 8 of the paths are drawn again by their weights.
 
     `end` (B, n, d) and `sentences` (B, n, width) are exact draws of z_T and s.
     """
-    guide, target, n = [], [], end.shape[1]
+    guide, target, read, n = [], [], [], end.shape[1]
     for rows in torch.arange(end.shape[:2].numel()).split(WEIGHT_ROWS):
         e = encoding[rows // n]
         z = model.trajectories(e.z0, model.steps)
         s = model.readout(z[-1], e.z0).sample()
+        read.append(s)
         guide.append(sampling.path_log_weight(model, e, z, s))
-        z = simulate_backward(model.backward_step, end.flatten(0, 1)[rows], model.steps, e.z0).z
+        memory = model.memory.marginal(e.z0, model.steps).sample()
+        z = torch.cat([end.flatten(0, 1)[rows], memory], -1)
+        z = simulate_backward(model.backward_step, z, model.steps, e.z0).z
         z[0] = model.initial(e.z0)  # which is given
         target.append(sampling.path_log_weight(model, e, z, sentences.flatten(0, 1)[rows]))
     log_w = torch.cat(guide).unflatten(0, (-1, n))
-    return {
+    again = Categorical(logits=log_w.view(-1, OF_A_SET)).sample(torch.Size([OF_A_SET]))
+    again = again + OF_A_SET * torch.arange(again.shape[1])
+    resampled = distance(torch.cat(read)[again.T.flatten()].unflatten(0, (-1, n)))
+    values, floors = (_statistics("tv_resampled", d) for d in (resampled, distance(sentences)))
+    return {key: (values[key], floors[key]) for key in values} | {
         "elbo": (float(log_w.mean()), np.nan),
         "eubo": (float(torch.cat(target).mean()), np.nan),
         f"ess_{n}": (float(measures.effective_sample_share(log_w).mean()), 1.0),
@@ -294,11 +317,44 @@ def _weigh_paths(
     }
 
 
+@torch.no_grad()
+def balance(model: AttractorModel, e: Encoding) -> pd.DataFrame:
+    r"""How well each step is in detailed balance: t, median and 90 % of |r|, nats, over the model's
+    own trajectories from inputs e, where the flow F is known: of a `Bridge`.
+
+    .. math:: r_t = \log F(z_t) P_\theta(z_{t+1} | z_t)
+        - \log F(z_{t+1}) P_\leftarrow(z_t | z_{t+1})
+
+    F is the sum over all sentences where they can be listed, else over exact draws.
+    """
+    if not isinstance(model.backward_dynamics, Bridge):
+        return pd.DataFrame(columns=["t", "median", "ninety"])
+    rows = torch.arange(len(e.z0)).repeat_interleave(BALANCE_DRAWS)
+    path = Trajectories(model.trajectories(e.z0[rows]), e.z0[rows])
+    if sampling.is_listed(model):
+        log_w, z_hat = model.posterior.log_prob(e.distribution)[rows], model.embeddings()
+    else:
+        z_hat = model.embed(sampling.exact_draws(model, e.distribution, FLOW_DRAWS).s)[rows]
+        log_w = torch.zeros(z_hat.shape[:2])
+    log_f = torch.stack(
+        [
+            log_flow(model, z, t, path.context, log_w, z_hat)
+            for z, t in zip(path.z, path.times[:, 0], strict=True)
+        ]
+    )
+    forward = score_forward(model.forward_step, path)
+    backward = score_backward(model.backward_step, path)
+    r = (log_f[:-1] + forward - log_f[1:] - backward).abs()
+    low, high = r.quantile(torch.tensor([0.5, 0.9]), 1)
+    return pd.DataFrame({"t": range(len(r)), "median": low.tolist(), "ninety": high.tolist()})
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """``summary.csv``: split, steps, statistic, value, floor."""
+    """``summary.csv``: split, steps, statistic, value, floor; ``balance.csv``, see `balance`."""
     tables = [
         tabulate(calibrate(run.model, run.data, split, config)).assign(split=split)
         for split in run.data.splits
     ]
     columns = ["split", "steps", "statistic", "value", "floor"]
-    return {"summary.csv": pd.concat(tables)[columns]}
+    residuals = balance(run.model, run.model.encode(run.data.batch(config.inputs).x))
+    return {"summary.csv": pd.concat(tables)[columns], "balance.csv": residuals}

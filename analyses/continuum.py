@@ -203,8 +203,8 @@ def series(model: AttractorModel, z0: Tensor, draws: int, chosen: Choices) -> li
     state, shares = None, []
     for own in z0.repeat_interleave(draws, 1):
         mixed = own if state is None else torch.lerp(own, state, CARRY)
-        z = responses.simulate(model, own, model.steps, start=mixed + model.onset.vector)
-        state = z[-1]
+        z = responses.simulate(model, own, model.steps, start=mixed)
+        state = z[-1, :, : model.latent]
         choice = responses.choices_at(model, state, chosen.category)
         shares.append(float(choice.double().mean()))
     return shares

@@ -24,9 +24,8 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
-from plot_attractors.model.networks import Dynamics
-from plot_attractors.model.nn import FourierFeatures
-from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
+from plot_attractors.model.memory import FADING, Memory
+from plot_attractors.model.networks import CLOCK_NOISE, HopfieldDynamics
 from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Label, LiveModel
@@ -38,11 +37,10 @@ CAPTIONS = {
     "trajectories": (
         "Latent states in the plane of their first two principal components. (A) Exemplars of up "
         "to ten classes, coloured by class. (B) Trajectories from one exemplar: one input has "
-        "several sentences. Black: where inputs begin, z0, or z0 and the onset, a vector in a "
-        "direction that no embedding uses; blue: after T steps; red: embeddings of sentences in "
-        "use, or, if too many to list, those nearest to the blue. (C) Distance to the nearest "
-        "embedding over 5T steps in the axes that embeddings use, median and middle half; dotted: "
-        "exact samples."
+        "several sentences. Black: where inputs begin, z0; blue: after T steps; red: embeddings of "
+        "sentences in use, or, if too many to list, those nearest to the blue. (C) Distance to the "
+        "nearest embedding over 5T steps in the axes that embeddings use, median and middle half; "
+        "dotted: exact samples."
     ),
     "view": (
         "Dots: states at the step of the slider, with the steps before as tails; red crosses: "
@@ -51,8 +49,8 @@ CAPTIONS = {
         "tap it, or focus the picture and press the arrow keys, for its input, the sentence "
         "read there, and what the decoder makes of both; images are decoded from z0 and at T "
         "only. Run an input a hundred times for its sentences, their shares at every step, and "
-        "when it responds; or drop states anywhere and watch them fall: the page holds the "
-        "model's forward step."
+        "when it responds; or drop states anywhere, which remember no input, and watch them fall: "
+        "the page holds the model's forward step."
     ),
 }
 
@@ -89,7 +87,7 @@ class Exemplars(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Trajectories z (5T + 1, B, d) of inputs."""
+    """Trajectories z (5T + 1, B, d) of inputs, in the latent axes."""
 
     title: str
     inputs: Batch
@@ -99,7 +97,8 @@ class Panel(NamedTuple):
     def of(cls, model: AttractorModel, title: str, inputs: Batch) -> Panel:
         """A trajectory of each input."""
         z0 = model.encode(inputs.x).z0
-        return cls(title, inputs, model.trajectories(z0, sampling.LENGTHS[-1] * model.steps))
+        z = model.trajectories(z0, sampling.LENGTHS[-1] * model.steps)
+        return cls(title, inputs, z[..., : model.latent])
 
 
 def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
@@ -208,7 +207,7 @@ def settling(model: AttractorModel, e: Encoding) -> pd.DataFrame:
     P(s | x), nats.
     """
     parts = e.z0.repeat_interleave(SETTLING_DRAWS, 0).split(ROWS)
-    z = torch.cat([model.trajectories(z0) for z0 in parts], 1)
+    z = torch.cat([model.trajectories(z0)[..., : model.latent] for z0 in parts], 1)
     change = settling_times(model, z).unflatten(0, (-1, SETTLING_DRAWS))
     entropy = sentence_entropy(model, e.distribution)
     middle = change.quantile(0.5, 1)
@@ -243,8 +242,7 @@ def trajectory_view(
     half = min(model.steps, MOST_TIMES)  # T itself is the time number `half`
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
-    z0 = z[0] - model.onset.vector
-    read = torch.stack([model.readout(part, z0).sample() for part in z])
+    read = torch.stack([model.readout(part, z[0]).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])
@@ -269,10 +267,9 @@ def trajectory_view(
     names = [f"class {name}" for name in classes]
     pictures = None
     if kind == sampling.IMAGES:
-        pictures = _pictures(model, inputs.x, z0, z[half], read[half])
-    live = live_model(model, z0, embeddings, center, plane)
+        pictures = _pictures(model, inputs.x, z[0], z[half], read[half])
     return viewer.TrajectoryView(
-        live=live,
+        live=live_model(model, z[0], embeddings, center, plane),
         steps=model.steps,
         times=tuple(times),
         points=((z - center) @ plane).numpy(),
@@ -298,29 +295,27 @@ def trajectory_view(
 def live_model(
     model: AttractorModel, z0: Tensor, embeddings: Tensor, center: Tensor, plane: Tensor
 ) -> LiveModel | None:
-    """The forward step as numbers; None of dynamics that are no plain `Dynamics` of the state."""
-    dynamics = model.forward_dynamics
-    if type(dynamics) is not Dynamics or dynamics.context or dynamics.time or dynamics._reverse_of:
+    """The forward step as numbers; None of other dynamics than `HopfieldDynamics` and `Memory`."""
+    dynamics, memory = model.forward_dynamics, model.memory
+    if type(dynamics) is not HopfieldDynamics or type(memory) is not Memory:
         return None
     if type(model).transition is not AttractorModel.transition:
         return None
     layers = [layer for layer in dynamics.net if isinstance(layer, torch.nn.Linear)]
-    features, onset = dynamics.features, model.onset
     arrays = {f"weight{k}": layer.weight for k, layer in enumerate(layers)}
     arrays |= {f"bias{k}": layer.bias for k, layer in enumerate(layers)}
-    if isinstance(features, FourierFeatures):
-        arrays |= {"frequencies": features.frequencies, "phases": features.phases}
     arrays |= {
-        "high": dynamics.max_sd, "onset": onset.vector, "rest": onset.center, "axis": onset.axis,
-        "z0": z0, "embeddings": embeddings, "center": center, "plane": plane,
+        "pattern": dynamics.pattern, "key": dynamics.key, "bias": dynamics.bias,
+        "starts": model.initial(z0), "embeddings": embeddings, "center": center, "plane": plane,
         "used": sampling.used_axes(model),
     }  # fmt: skip
+    heads, patterns, _ = dynamics.pattern.shape
     numbers = {
-        "latent": model.latent, "layers": len(layers), "max_step": dynamics.max_step,
-        "low": dynamics.sd_range[0], "persistence": PERSISTENCE,
-        "onset_sd": STATIONARY_SD * model.epsilon,
-        "radius": radius(model),
-    }  # fmt: skip
+        "latent": model.latent, "memory": memory.size, "layers": len(layers), "heads": heads,
+        "patterns": patterns, "scale": float(dynamics.scale), "amplitude": dynamics.amplitude,
+        "clock_noise": CLOCK_NOISE, "max_step": dynamics.max_step, "fading": FADING,
+        "memory_sd": (1 - FADING**2) ** 0.5 * memory.epsilon, "radius": radius(model),
+    } | dict(zip(("least_sd", "most_sd"), dynamics.sd_range, strict=True))  # fmt: skip
     return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)
 
 

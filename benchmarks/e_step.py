@@ -1,7 +1,7 @@
 """E-steps compared: new dynamics on the encoder and the sentences of a trained run.
 
     python benchmarks/e_step.py runs/hbv-100 runs/e-steps "gradual" --seed 100 --updates 5000
-    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "no onset" --set dynamics.onset=0
+    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "no memory" --set dynamics.memory=0
 
 A run, a folder, a name and an inference program, whose last E-step trains new dynamics and a new
 discretizer, while encoder, decoder, sentence encoder and sentence policy stay as they are; settings

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -94,7 +94,8 @@ class DetailedBalanceEM:
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         dynamics: Any = model.forward_dynamics
-        self.explores = gflownet.exploring(dynamics, ALPHA, dynamics.max_step)
+        reach = dynamics.max_step
+        self.explores = gflownet.exploring(model.transition, ALPHA, reach, model.latent)
         self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
             model.forward_step, model.backward_step
         )
@@ -141,7 +142,7 @@ class DetailedBalanceEM:
         """Trajectories of the buffer and their sentences, rare ones preferred."""
         old = self.replay.draw(self.config.batch)
         z = old["z"].transpose(0, 1)
-        z0 = z[0] - self.model.onset.vector
+        z0 = z[0, :, : self.model.latent]
         e = Encoding(Normal(old["loc"], old["scale"]), z0)
         return e, gflownet.Trajectories(z, z0), old["s"]
 
@@ -160,7 +161,7 @@ class DetailedBalanceEM:
             correction=lambda z, t: self.g(z, t, e.z0),
             sentences=s if self.config.flow_sentences == "buffer" else None,
         )
-        loss = self.balance(trajectories, flow)
+        loss = self.balance(trajectories, WithMemory(flow, model, e.z0))
         training.clipped_update(self.theta, self.of_dynamics, loss)
         return loss.detach()
 
@@ -169,6 +170,7 @@ class DetailedBalanceEM:
         model, batch = self.model, self.config.batch
         e, trajectories, _ = self.draw()
         z = trajectories.z[torch.randint(1, model.steps + 1, (batch,)), torch.arange(batch)]
+        z = z[:, : model.latent]
         with torch.no_grad():
             s = model.discretizer(z, e.z0, ALPHA).sample()
             log_r = model.reward(e.distribution, z, s)
@@ -223,6 +225,19 @@ class DetailedBalanceEM:
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     return DetailedBalanceEM(model, data, c).schedule()
+
+
+class WithMemory(NamedTuple):
+    """The flow of latent states, times the density of their memory, for balance of both."""
+
+    latent: gflownet.SampledFlow
+    model: AttractorModel
+    z0: Tensor
+
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d + m), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        d, memory = self.model.latent, self.model.memory
+        return self.latent.log_flow(z[..., :d], t) + memory.log_prob(z[..., d:], t, self.z0)
 
 
 class OneOrder:

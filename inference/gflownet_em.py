@@ -28,7 +28,7 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 class Config(training.EMConfig):
     warm_up: Count = setting(10_000, "updates of EM by the policy alone, a third its own")
     final_e_updates: Count = setting(
-        45_000, "of the last E-step, its learning rate falling in the second half"
+        12_000, "of the last E-step, its learning rate falling in the second half"
     )
     sentences: training.Sampling = field(default_factory=training.Sampling)
 
@@ -37,7 +37,7 @@ SMOKE: dict[str, Any] = {
     "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "final_e_updates": 10, "batch": 16,
 }  # fmt: skip
 SPRITES = {
-    "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
+    "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 5000,
     "sentences.candidates": 64, "sentences.temperatures": 15,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
     "vocabulary": 1000,
@@ -45,7 +45,7 @@ SPRITES = {
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3}
 LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
-    "final_e_updates": 12_000,
+    "final_e_updates": 6000,
 }  # fmt: skip
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": SPRITES,
@@ -58,15 +58,13 @@ OF_IMAGES: dict[str, dict[str, Any]] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "final_e_updates": 6500,
+        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "final_e_updates": 4000,
     },
     "smoke": SMOKE,
     # over these, by the data
-    "hbv/full": {"warm_up": 5000, "final_e_updates": 16_000},  # of more KL and TV are no better
-    "hbv/demo": {"warm_up": 2000, "final_e_updates": 4000},
-    **{f"dsprites/{name}": one for name, one in OF_IMAGES.items()},
-    # other images have flat posteriors, which a longer walk is nearer to
-    **{f"images/{name}": one | {"walk.share": 0.7} for name, one in OF_IMAGES.items()},
+    "hbv/full": {"warm_up": 5000, "final_e_updates": 8000},
+    "hbv/demo": {"warm_up": 2000, "final_e_updates": 3000},
+    **{f"{data}/{name}": one for data in ("dsprites", "images") for name, one in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},
     "vectors/demo": {"m_step.vae_weight": 0.1},

@@ -1,4 +1,4 @@
-"""EM with an E-step that is taught by draws from the exact posterior: wake-sleep, no balance loss.
+"""EM with an E-step whose sentences are draws from the exact posterior.
 With cycles=0 and final_e_updates=0 dynamics are left as they are: the ceiling.
 
 It needs P(s | x) ∝ R(s; x) exactly: sentences that can be listed, or that factor along the latent
@@ -15,7 +15,7 @@ from plot_attractors.model.attractor import AttractorModel
 
 Config = training.EMConfig
 SPRITES = {
-    "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
+    "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 5000,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
     "m_step.lr_decoder": 4e-3, "vocabulary": 1000,
 }  # fmt: skip
@@ -34,7 +34,7 @@ OF_IMAGES: dict[str, dict[str, Any]] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 5000,
+        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 4000,
     },
     "smoke": SMOKE,
     # over these, by the data

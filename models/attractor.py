@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 from plot_attractors.data import DataSet, is_real
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.memory import Bridge, Memory
 from plot_attractors.model.networks import (
     Discretizer,
-    Dynamics,
+    HopfieldDynamics,
     ImageDecoder,
     InputEncoder,
     SentenceEncoder,
@@ -20,7 +21,6 @@ from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Decodability
 from plot_attractors.ranges import (
     Cost,
-    Features,
     NonNegative,
     Positive,
     Size,
@@ -40,23 +40,13 @@ class LanguageConfig:
 
 @dataclass(frozen=True)
 class DynamicsConfig:
-    sees: tuple[str, ...] = setting((), "of time, context; the paper's see neither")
-    onset: NonNegative = setting(1.25, "length of the vector that is added to z0 at t = 0; 0: none")
-    features: Features = setting(256, "random Fourier features of z; 0: plain networks (the paper)")
-    min_sd: Positive = setting(0.001, "bound of a transition's standard deviation")
+    memory: NonNegative = setting(
+        2.0, "amplitude of what a state remembers of its input, in units of its standard deviation"
+    )
+    patterns: Width = setting(768, "that states are drawn to")
 
-    # fixed here; a variant makes them settings (`algorithms`)
-    max_sd: ClassVar[float] = 0.2
     max_step: ClassVar[float] = 0.25  # bound of a mean step
-
-    def __post_init__(self) -> None:
-        if not self.min_sd < self.max_sd:
-            raise ValueError(f"dynamics.min_sd={self.min_sd:g} must be below {self.max_sd:g}")
-        if unknown := set(self.sees) - {"time", "context"}:
-            raise ValueError(
-                "dynamics.sees lists what the forward dynamics see besides z, 'time' or 'context', "
-                f"not {sorted(unknown)}."
-            )
+    sd_range: ClassVar[tuple[float, float]] = 0.001, 0.2  # bounds of a transition's sds
 
 
 @dataclass(frozen=True)
@@ -73,9 +63,7 @@ class Config:
     steps: Size = setting(20, "steps T of a trajectory")
     epsilon: Positive = setting(0.035, "ε of the first backward step N(ẑ_s, ε²)")
     readout: Literal["exact", "discretizer"] = setting("exact", "P(s | z), where it can be exact")
-    units: Width = setting(
-        256, "of encoder, decoder and forward dynamics; others have half, but of images"
-    )
+    units: Width = setting(256, "of encoder and decoder; others have half, but of images")
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     pixel_noise: Positive = setting(0.15, "standard deviation of a pixel in P(x | z), of images")
@@ -88,7 +76,7 @@ class Config:
         return {"readout": "sentences do not factor and are too many to list"}
 
 
-SMALL = {"language.groups": (2, 2, 2), "units": 32, "dynamics.features": 32}
+SMALL = {"language.groups": (2, 2, 2), "units": 32, "dynamics.patterns": 32}
 # Images: 32 tokens, any together, each along one latent axis; a token costs its code of log 32.
 IMAGES = {
     "language.groups": (1,) * 32, "language.max_length": 7, "language.length_cost": 3.466,
@@ -97,12 +85,10 @@ IMAGES = {
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    # Sentences as diverse as the paper's: ∝ R^β, by dynamics that see input and time, as in its
-    # detailed balance; those that see the state alone cannot follow so flat a posterior.
-    "diverse": {"reward.beta": 0.18, "dynamics.sees": ("time", "context")},
+    "diverse": {"reward.beta": 0.18},  # sentences as diverse as the paper's, ∝ R^β
     # The paper's linear sentence encoder, which begins at tokens with an axis each
-    # (`training.vocabulary`). Its embeddings lie on no grid: dynamics see input and time.
-    "linear": {"token_axes": False, "epsilon": 0.03, "dynamics.sees": ("time", "context")},
+    # (`training.vocabulary`). Its embeddings lie on no grid.
+    "linear": {"token_axes": False, "epsilon": 0.03},
     "smoke": SMALL | {"language.groups": (1,) * 6, "language.max_length": 3},
 }  # fmt: skip
 LATENT = {"dsprites": 8, "images": 16}  # colour needs three, place two, shape and size one each
@@ -124,7 +110,7 @@ def language(config: Config, data: Any) -> Language:
 
 
 def auxiliary_units(c: Config, data: DataSet) -> int:
-    """Of backward dynamics, flow correction, log Z and discretizer (Table 1)."""
+    """Of dynamics, flow correction, log Z and discretizer (Table 1)."""
     return c.units if len(data.input_shape) == 3 else c.units // 2
 
 
@@ -136,23 +122,18 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     images, axes = len(data.input_shape) == 3, c.token_axes
     if images:
         decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)
-        axes = axes or c.dynamics.features > 0  # those of independent components
-    bounds: dict[str, Any] = {
-        "max_step": c.dynamics.max_step, "sd_range": (c.dynamics.min_sd, c.dynamics.max_sd),
-    }  # fmt: skip
+        axes = True  # those of independent components
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
-    many = c.dynamics.features > 0 and of_language.count > MOST_SENTENCES
-    fine = axes or many
-    scale = 10.0 if axes else 3.0  # embeddings lie close together along each axis
-    forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
+    fine = axes or of_language.count > MOST_SENTENCES
+    memory = Memory(d, c.dynamics.memory, c.epsilon)
+    forward_dynamics = HopfieldDynamics(  # P_θ(z_{t+1} | z_t)
         d,
-        t,
-        context="context" in c.dynamics.sees,
-        time="time" in c.dynamics.sees,
-        last=t - 1,
-        fourier=Fourier(c.dynamics.features, scale, axes),
-        units=c.units,
-        **bounds,
+        memory,
+        patterns=c.dynamics.patterns,
+        axes=c.token_axes,
+        units=units,
+        max_step=c.dynamics.max_step,
+        sd_range=c.dynamics.sd_range,
     )
     encoder = InputEncoder(data.input_shape, d, c.units)
     if not images:
@@ -166,19 +147,11 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         decoder=decoder,  # P_φ(x | z)
         sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
-        backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
-            d,
-            t,
-            context=True,
-            time=True,
-            units=units,
-            reverse_of=forward_dynamics if c.dynamics.features else None,
-            **bounds,
-        ),
+        backward_dynamics=Bridge(d, t, c.epsilon, forward_dynamics),  # P←(z_t | z_{t+1}, t+1, x)
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             of_language,
             d,
-            fourier=Fourier(128 if fine else 0, scale, axes),
+            fourier=Fourier(128 if fine else 0, 10.0 if axes else 3.0, axes),  # near along an axis
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
         ),
@@ -187,5 +160,5 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         decodability=c.reward.decodability,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
-        onset=c.dynamics.onset,
+        memory=memory,
     )

@@ -18,7 +18,6 @@ from .small import as_built
 BITS, D, T, B = 8, 3, 4, 5
 HBV = {
     "depth": 3, "bits": BITS, "language.groups": (2, 2, 2), "latent": D, "steps": T, "units": 16,
-    "dynamics.features": 8,
 }  # fmt: skip
 
 Settings = Mapping[str, Any]
@@ -28,7 +27,7 @@ def with_data(settings: Settings, name: str = "hbv", of: str | None = None) -> t
     """A model as it is built, and its data, `of` a data set by its name; that of the algorithms
     where the settings are its own.
     """
-    own = {"reward.decodability", "dynamics.max_sd"}
+    own = {"reward.decodability", "dynamics.max_sd", "dynamics.features"}
     if name != "algorithms" and (own & {*settings} or settings.get("readout") == "any_order"):
         name, of = "algorithms", of or name
     return as_built(name, data=of, preset="smoke", settings=settings)

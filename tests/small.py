@@ -98,7 +98,8 @@ class ToNearest(nn.Module):
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         if self.embeddings is None:
-            return Normal(z, 1e-6)
+            return Normal(z[..., : context.shape[-1]], 1e-6)
+        z = z[..., : self.embeddings.shape[-1]]
         return Normal(self.embeddings[torch.cdist(z, self.embeddings).argmin(-1)], 1e-6)
 
 

@@ -108,10 +108,11 @@ def _draw(model: AttractorModel, encoding: Encoding, x: Tensor, bits: bool) -> d
     z = model.trajectories(encoding.z0, model.steps)
     readout = model.readout(z[-1], encoding.z0)
     s = readout.sample()
-    decoder = model.decoder(z[-1])
+    latent = z[..., : model.latent]
+    decoder = model.decoder(latent[-1])
     path = score_forward(model.forward_step, Trajectories(z, encoding.z0)).sum(0)
     fields = {
-        "z": z[[0, -1]].movedim(0, 1),
+        "z": latent[[0, -1]].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
         "log_reward": model.reward(encoding.distribution, None, s),

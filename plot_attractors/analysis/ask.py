@@ -16,7 +16,7 @@ from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
 from plot_attractors.data.checks import reading
 from plot_attractors.measures.attractors import binomial_interval
-from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.runs import Run
 from plot_attractors.runs.registry import suggestion
 
@@ -190,8 +190,11 @@ class Answer(NamedTuple):
 
 
 @torch.no_grad()
-def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) -> Answer:
-    """What a trained attractor model says of inputs (`read_inputs`), from `draws` trajectories.
+def ask(
+    run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0, resample: int = 1
+) -> Answer:
+    """What a trained attractor model says of inputs (`read_inputs`), from `draws` trajectories,
+    each one of `resample` by their weights (`responses.trials`).
 
     ``inputs``, a row each:
 
@@ -217,7 +220,7 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
         entropy = exact_entropy(model, e.distribution)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):
-            read, trials = _trials(model, e.z0[k], draws)
+            read, trials = _trials(model, e[k : k + 1], draws, resample)
             number, first = sampling.number_rows(model.language.key(read))
             counts = torch.bincount(number)
             order = counts.argsort(descending=True, stable=True)[:most]
@@ -245,14 +248,17 @@ def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) ->
 
 
 def _trials(
-    model: AttractorModel, z0: Tensor, draws: int, category: responses.Category | None = None
+    model: AttractorModel,
+    e: Encoding,
+    draws: int,
+    resample: int,
+    category: responses.Category | None = None,
 ) -> tuple[Tensor, responses.Responses]:
-    """Of trajectories of an input with z0 (d,): the sentences read at T (draws, width), and the
+    """Of trajectories of an input e (1,): the sentences read at T (draws, width), and the
     responses.
     """
-    z0 = z0.expand(draws, -1)
-    z = responses.simulate(model, z0)
-    return model.readout(z[model.steps], z0).sample(), responses.respond(model, z, category)
+    z, s = responses.trials(model, e[torch.zeros(draws, dtype=torch.long)], resample)
+    return s, responses.respond(model, z, category)
 
 
 def log_posterior(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
@@ -338,8 +344,10 @@ def samples(
     draws: int = 100,
     chosen: responses.Choices | None = None,
     seed: int = 0,
+    resample: int = 1,
 ) -> pd.DataFrame:
-    """A row for each input and draw: every trajectory, as a participant's trial.
+    """A row for each input and draw: every trajectory, as a participant's trial,
+    one of `resample` by their weights (`responses.trials`).
 
     - ``input``, ``draw``, from 0; ``sentence``: read at T;
     - ``time``: of the response, in steps, NaN where there is none within 2T (`respond`), and
@@ -352,7 +360,8 @@ def samples(
         torch.manual_seed(seed)
         e = model.encode(inputs.x)
         for k, name in enumerate(inputs.names):
-            s, trials = _trials(model, e.z0[k], draws, None if chosen is None else chosen.category)
+            category = None if chosen is None else chosen.category
+            s, trials = _trials(model, e[k : k + 1], draws, resample, category)
             row = {"input": name, "draw": range(draws)}
             row |= {"sentence": [model.language.name(one) for one in s]}
             row |= {"time": trials.time.tolist()}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from pyro.distributions import Normal
 from torch import Tensor
+from torch.distributions import Categorical
 from torch.nn.functional import one_hot
 
 from plot_attractors.analysis.probes import DecoderTraining, feature_decoders
@@ -18,8 +19,9 @@ from plot_attractors.analysis.sampling import (
     noise_radius,
     number_rows,
     number_sentences,
+    path_log_weight,
 )
-from plot_attractors.model.attractor import ROWS, AttractorModel
+from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.runs import Run
 
 RADIUS = 2.0  # in ε√d, of the neighbourhood of an embedding
@@ -55,16 +57,32 @@ def simulate(
 ) -> Tensor:
     """(steps + 1, n, d) trajectories of inputs with z0 (n, d), 2T steps by default.
 
-    States begin at `start` (n, d), at a `time` of the dynamics, in the place of z0 with its onset
-    at time 0.
+    States begin at `start`, with their memory, (n, d + m), or in the place of z0, (n, d).
     """
     steps = LENGTH * model.steps if steps is None else steps
     first = z0 if start is None else start
-    if start is not None and not time:
-        first = start - model.onset.vector  # which is added to it
     parts = zip(first.split(ROWS), z0.split(ROWS), strict=True)
     z = [model.trajectories(z, steps, context=seen, start=time) for z, seen in parts]
     return torch.cat(z, 1)
+
+
+@torch.no_grad()
+def trials(model: AttractorModel, e: Encoding, resample: int = 1) -> tuple[Tensor, Tensor]:
+    """(2T + 1, n, d + m) trajectories of inputs e (n,), and the sentences (n, width) read at T.
+
+    Each is one of `resample`, drawn by their path weights (`path_log_weight`); 1: as they come.
+    """
+    rows = torch.arange(len(e.z0)).repeat_interleave(resample)
+    z = simulate(model, e.z0[rows])
+    s = model.readout(z[model.steps], e.z0[rows]).sample()
+    if resample == 1:
+        return z, s
+    paths = z[: model.steps + 1].split(ROWS, 1)
+    parts = zip(rows.split(ROWS), paths, s.split(ROWS), strict=True)
+    log_w = torch.cat([path_log_weight(model, e[k], path, own) for k, path, own in parts])
+    chosen = Categorical(logits=log_w.view(-1, resample)).sample()
+    chosen = chosen + resample * torch.arange(len(chosen))
+    return z[:, chosen], s[chosen]
 
 
 @torch.no_grad()

@@ -150,10 +150,12 @@ def noise_radius(model: AttractorModel) -> float:
 
 
 def random_directions(model: AttractorModel, like: Tensor) -> Tensor:
-    """Uniformly random unit vectors of the shape (…, d) of states, in the axes that embeddings use:
+    """Uniformly random unit vectors of the shape of states (…, d),
+    or with their memory, in the axes that embeddings use:
     in the others a push is away from no sentence.
     """
-    return torch.nn.functional.normalize(torch.randn_like(like) * used_axes(model), dim=-1)
+    used = torch.nn.functional.pad(used_axes(model), (0, like.shape[-1] - model.latent))
+    return torch.nn.functional.normalize(torch.randn_like(like) * used, dim=-1)
 
 
 def sampled_sentences(run: Run, n: int) -> Tensor:
@@ -172,7 +174,7 @@ def states_at(
     """
     z0 = encoding.z0.repeat_interleave(draws, 0)
     chunks = [model.trajectories(z, times[-1])[list(times)] for z in z0.split(ROWS)]
-    return torch.cat(chunks, 1).unflatten(1, (-1, draws))
+    return torch.cat(chunks, 1)[..., : model.latent].unflatten(1, (-1, draws))
 
 
 @torch.no_grad()
@@ -274,7 +276,7 @@ def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) 
     see one see ẑ_s as z0.
     """
     more = LENGTHS[-1] * model.steps
-    return model.trajectories(z, more, context=embedding, start=model.steps)[-1]
+    return model.trajectories(z, more, context=embedding, start=model.steps)[-1, :, : model.latent]
 
 
 class EndStates(NamedTuple):
@@ -318,7 +320,7 @@ class NearestSentence(NamedTuple):
 
 @torch.no_grad()
 def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) -> NearestSentence:
-    """The sentence whose ẑ_s is nearest to each state z (…, d).
+    """The sentence whose ẑ_s is nearest to each state z (…, d), or with its memory.
 
     Exact for listed sentences, or where ẑ_s factors; else a beam search, which may miss the
     nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which
@@ -328,7 +330,7 @@ def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) ->
     """
     language, axes = model.language, used_axes(model)
     few = language.count <= MOST_INDEXED and int(axes.sum()) <= MOST_AXES
-    states = z.flatten(0, -2)
+    states = z[..., : model.latent].flatten(0, -2)
     flat = states[:, axes]
 
     def embed(s: Tensor) -> Tensor:
@@ -397,7 +399,7 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     forward = score_forward(model.forward_step, trajectories).sum(0)
     backward = score_backward(model.backward_step, trajectories).sum(0)
     log_reward = model.reward(encoding.distribution, None, s)
-    first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
+    first = model.terminal_kernel(s, encoding.z0).log_prob(z[-1]).sum(-1)
     readout = model.readout(z[-1], encoding.z0).log_prob(s)
     return log_reward + first + backward - forward - readout
 

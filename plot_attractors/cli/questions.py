@@ -13,6 +13,7 @@ from plot_attractors.cli.shared import RunPath, command, say, write_table
 __all__ = ["ask", "samples"]
 
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, help="Seed of the trajectories.")]
+Resample = Annotated[int, Option(min=1, help="Paths of which each is one, by weight.")]
 
 
 @command()
@@ -28,6 +29,7 @@ def ask(
     ],
     draws: Annotated[int, Option(min=1, help="Trajectories of each input.")] = 1000,
     most: Annotated[int, Option(min=1, help="Sentences that are shown of each.")] = 5,
+    resample: Resample = 1,
     seed: Seed = 0,
 ) -> None:
     """Say what a trained model says of an input, how sure it is, and how long it took."""
@@ -35,7 +37,7 @@ def ask(
 
     opened = _opened(run)
     for text in inputs:
-        answer = answer_of(opened, text, draws, most, seed)
+        answer = answer_of(opened, text, draws, most, seed, resample)
         for row in answer.inputs.to_dict("records"):
             own = answer.sentences[answer.sentences["input"] == row["input"]]
             say(_summary(row))
@@ -84,6 +86,7 @@ def samples(
     feature: Annotated[
         str, Option(help="Whose value is the choice; default: the sentence, and no choice.")
     ] = "",
+    resample: Resample = 1,
     seed: Seed = 0,
 ) -> None:
     """Write every draw of a trained model: input, sentence, choice, time, what is right, log P."""
@@ -93,6 +96,6 @@ def samples(
     opened = _opened(run)
     chosen = choices(opened, feature) if feature else None
     inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))
-    table = questions.samples(opened, inputs, draws, chosen, seed)
+    table = questions.samples(opened, inputs, draws, chosen, seed, resample)
     write_table(table, out)
     say(f"{out}: {len(table):,} draws of {len(inputs.names)} inputs")

@@ -74,12 +74,12 @@ def to_datatree(
 
     Args:
         model, guide: programs that take `args` and `kwargs`.
-        draws: runs of the guide, all at once where model and guide vectorise.
+        draws: runs of the guide, all at once.
         seed: of torch's generator; the caller's random state is left alone.
         batch_plate: name of a plate each element of which has log-weights of its own.
 
-    Raises ValueError: as `LogRatioLoss`, and for a subsampled plate, values observed in another
-    shape than they are drawn in, and latent sites that differ between draws.
+    Raises ValueError: as `LogRatioLoss`, and for a subsampled plate and values observed in another
+    shape than they are drawn in.
     """
     each = ("chain", "draw")
     with side_run():
@@ -90,11 +90,6 @@ def to_datatree(
         torch.manual_seed(seed)
         loss = LogRatioLoss(draws, batch_plate=batch_plate)
         ratios = loss.log_ratios(model, guide, *args, **kwargs)
-        if not ratios.values:
-            raise ValueError(
-                "The latent sites of model and guide, or their shapes, differ between draws, which "
-                "no table of them holds."
-            )
         posterior = _sites(ratios)
         rows = [{name: value[i] for name, value in posterior.items()} for i in range(draws)]
         program, replicates, computed = poutine.uncondition(model), [], []
@@ -278,7 +273,7 @@ def replicates(
         values = {name: site["value"] for name, site in alike.items()}
         one = Replicate(truth, dict(given), _sites(ratios), log_p, values)
         labels = one.labels if labels is None else labels
-        if not ratios.values or one.labels != labels:
+        if one.labels != labels:
             raise ValueError(
                 "The latent sites of the model or the guide, or their shapes, differ between "
                 "its runs: calibration needs programs whose latent sites are the same in each."

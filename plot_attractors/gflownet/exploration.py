@@ -14,19 +14,25 @@ from plot_attractors.gflownet.trajectories import Step
 __all__ = ["choose_visited", "exploring"]
 
 
-def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
+def exploring(
+    dynamics: Callable[..., Normal], probability: float, max_step: float, axes: int | None = None
+) -> Step:
     """The forward step whose mean is, with probability α_dyn, drawn uniformly round the state.
 
     The region is the ball of radius max_step, all that a bounded step reaches, as in the paper's
-    text (*Off-policy sampling*). The standard deviation stays the policy's.
+    text (*Off-policy sampling*), in so many first axes of the state, or all. The rest, and the
+    standard deviation, stay the policy's.
     """
 
     def step(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         policy = dynamics(z, t, context)
         away = torch.rand(*z.shape[:-1], 1, device=z.device) < probability
-        direction = torch.nn.functional.normalize(torch.randn_like(z), dim=-1)
-        offset = torch.rand_like(z[..., :1]) ** (1 / z.shape[-1]) * direction
-        mean = torch.where(away, z + max_step * offset, policy.loc)
+        here = z[..., :axes]
+        d = here.shape[-1]
+        direction = torch.nn.functional.normalize(torch.randn_like(here), dim=-1)
+        offset = torch.rand_like(z[..., :1]) ** (1 / d) * direction
+        moved = torch.cat([here + max_step * offset, policy.loc[..., d:]], -1)
+        mean = torch.where(away, moved, policy.loc)
         return pyro.sample("z", Normal(mean, policy.scale).to_event(1))
 
     return step

@@ -5,7 +5,6 @@ them, for `SVI(model, guide, optim, loss)`.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -38,7 +37,6 @@ __all__ = ["LogRatioLoss", "LogRatios"]
 PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 64  # calls in which elements of the batch plate are tried
 TRIES = 16  # in such a call, of all particles together
-ALONE = "set vectorize_particles=False"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,7 @@ class LogRatios:
         log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
             (K, batch) with a `batch_plate`.
         log_q: of every site of the guide, in its order.
-        dims: of values in a run of one particle, where all were run at once.
+        dims: of values in a run of one particle.
     """
 
     values: Values
@@ -80,37 +78,29 @@ class LogRatios:
         """The values, (K, …) with the dimensions of a single run: without those of size 1 that keep
         the particles apart from the model's plates.
         """
-        dims = {name: self.dims.get(name, value.ndim - 1) for name, value in self.values.items()}
-        return {k: v.reshape(len(v), *v.shape[v.ndim - dims[k] :]) for k, v in self.values.items()}
-
-    @classmethod
-    def stacked(cls, each: list[LogRatios]) -> LogRatios:
-        """Of particles that were run one by one; where their sites differ, as of one site, without
-        values.
-        """
-        names = ("values", "log_p", "log_q")
-        shapes = [[{k: v.shape for k, v in getattr(r, of).items()} for of in names] for r in each]
-        if any(one != shapes[0] for one in shapes):
-            each = [
-                replace(r, values={}, log_p={"": r.of_model}, log_q={"": r.of_guide}) for r in each
-            ]
-        parts: dict[str, Any] = {
-            of: {k: torch.stack([getattr(r, of)[k] for r in each]) for k in getattr(each[0], of)}
-            for of in names
-        }
-        return replace(each[0], **parts)
+        items = self.values.items()
+        return {k: v.reshape(len(v), *v.shape[v.ndim - self.dims[k] :]) for k, v in items}
 
 
 ReplayOf = Callable[[LogRatios, bool], Values]
 """Other values of what was drawn, which is kept where the second argument says so."""
 
 
+def _not_at_once(reason: str) -> ValueError:
+    return ValueError(
+        f"Model and guide do not run on all particles at once ({reason}): write them for values "
+        "with a dimension of particles in front, with (x * b).sum(-1) for x @ b, torch.where for "
+        "if, and the same sites in every run, masked where they do not count."
+    )
+
+
 class LogRatioLoss(ELBO):
     """A Pyro loss that is a function of the log-ratios of particles.
 
     Particles are constants, whatever they were drawn from, so sites may be discrete or without
-    reparametrisation. Parameters of the model take a wake step beside the objective, as in wake-
-    sleep: the gradient of −E_q[log p(z, x)], on the guide's own draws, which is that of −ELBO.
+    reparametrisation. They run at once, and the first call of a pair of programs sees to it that
+    they score as when run alone. Parameters of the model take a wake step beside the objective, as
+    in wake-sleep: the gradient of −E_q[log p(z, x)], on the guide's own draws, that of −ELBO.
 
     Args:
         num_particles: trajectories per step, K.
@@ -119,19 +109,16 @@ class LogRatioLoss(ELBO):
             with its own log-ratio; the plate's subsampling scale is dropped.
         behaviour: a program with the guide's sites (`tempered(guide, 2.0)`, say) to sample from
             instead; never trained.
-        replay: a `Replay`, whose earlier particles take the place of some that are drawn; particles
-            run at once then.
-        vectorize_particles: False for a loop; else all particles run at once, where the first call
-            of a pair of programs finds that two score as when they are run alone, and otherwise a
-            warning says why they run in a loop.
+        replay: a `Replay`, whose earlier particles take the place of some that are drawn.
         model_gradient: "wake", or "objective" where parameters of the model are part of what the
             objective is to train, as a backward policy that balance is to teach.
         options: as in Pyro's `ELBO`: `max_plate_nesting`, `retain_graph`, …
 
     Raises:
         ValueError: sites that model and guide do not share, or mask differently, a subsampled
-            plate other than the `batch_plate`, elements of this that act on each other, or a
-            log-ratio that is infinite or not a number.
+            plate other than the `batch_plate`, elements of this that act on each other, a program
+            that cannot run on all particles at once, or a log-ratio that is infinite or not a
+            number.
     """
 
     behaviour: Program | None
@@ -145,7 +132,6 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         replay: ReplayOf | None = None,
-        vectorize_particles: bool = True,
         model_gradient: Literal["wake", "objective"] = "wake",
         **options: Any,
     ) -> None:
@@ -155,9 +141,8 @@ class LogRatioLoss(ELBO):
             )
         if replay is not None and batch_plate is not None:
             raise ValueError("Replay needs the same data at every step: drop batch_plate.")
-        ELBO.__init__(self, num_particles=num_particles, **options)
-        self._asked = vectorize_particles and num_particles > 1
-        self.vectorize_particles = self._asked
+        # vectorize_particles, of Pyro, is no option: particles run at once, in a plate of ours
+        ELBO.__init__(self, num_particles=num_particles, vectorize_particles=False, **options)
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function: Any = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
@@ -248,20 +233,12 @@ class LogRatioLoss(ELBO):
         if programs.pair != self._pair:
             self._plan(programs)
         self._calls += 1
-        if replay is not None and not self.vectorize_particles:
-            raise ValueError("Replay needs two particles or more that run at once.")
-        dim = self._particle_dim if self.vectorize_particles else None
-        if dim is not None:
-            programs = self._together(programs)
-            ratios = self._run(programs, replay, dim)
-        else:
-            programs = programs.sharing_subsamples()
-            each = [self._run(programs) for _ in range(self.num_particles)]
-            ratios = LogRatios.stacked(each)
+        programs = self._together(programs)
+        ratios = self._run(programs, replay)
         if self.batch_plate is not None and (
             self._calls <= FIRST_CALLS or self._calls % EVERY == 0
         ):
-            self._require_apart(programs, dim)
+            self._require_apart(programs)
         return ratios
 
     def _together(self, programs: Programs) -> Programs:
@@ -269,10 +246,9 @@ class LogRatioLoss(ELBO):
         dim = self._particle_dim
         return programs.inside(partial(pyro.plate, PARTICLES, self.num_particles, dim=dim))
 
-    def _run(
-        self, programs: Programs, replay: ReplayOf | None = None, dim: int | None = None
-    ) -> LogRatios:
-        """One run, of all particles where they have a dimension `dim`, else of one particle."""
+    def _run(self, programs: Programs, replay: ReplayOf | None = None) -> LogRatios:
+        """One run of all particles."""
+        dim = self._particle_dim
         if replay is None and programs.draws_from_guide:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
         else:
@@ -283,10 +259,8 @@ class LogRatioLoss(ELBO):
                     drawn = self._scored(programs, values, programs.score(values), dim)
                     values = {**values, **replay(drawn, fill)}
             traces = programs.score(values)
-        if dim is not None and values.keys() != self._dims.keys():
-            raise ValueError(
-                f"The programs have other sites than they had in a run of one particle: {ALONE}."
-            )
+        if values.keys() != self._dims.keys():
+            raise _not_at_once("their sites differ between runs")
         return self._scored(programs, values, traces, dim)
 
     def _scored(
@@ -297,7 +271,7 @@ class LogRatioLoss(ELBO):
             check_model_guide_match(model_trace, guide_trace, -(dim or -math.inf))
         log_p, log_q = self._log_prob(model_trace, dim), self._log_prob(guide_trace, dim)
         latent = {name: values[name] for name in latent_sites(guide_trace)}
-        return LogRatios(latent, log_p, log_q, dims={} if dim is None else self._dims)
+        return LogRatios(latent, log_p, log_q, dims=self._dims)
 
     def _log_prob(self, trace: Any, dim: int | None) -> dict[str, Tensor]:
         """Of every site, (K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
@@ -343,14 +317,11 @@ class LogRatioLoss(ELBO):
             )
         return scale
 
-    # -- one run or many
+    # -- one run of all particles
 
     def _plan(self, programs: Programs) -> None:
-        """Of a new pair: the dimension of particles, and whether one run can hold all of them."""
-        self._pair, self._calls = programs.pair, 0
-        self.vectorize_particles = self._asked
-        if not self._asked:
-            return
+        """Of a new pair: the dimension of particles; a ValueError if one run cannot hold all."""
+        self._pair, self._calls = (), 0  # until it is known to be one that can
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
@@ -362,16 +333,9 @@ class LogRatioLoss(ELBO):
                 nesting = max([0, *(site["log_prob"].ndim for site in sites)])
             self._particle_dim = -1 - int(nesting)
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
-            reason = self._vectorization_fault(programs)
-        self.vectorize_particles = reason is None
-        if reason is not None:
-            warnings.warn(
-                f"{type(self).__name__} runs its particles in a loop, since model and guide do not "
-                f"vectorise ({reason}): where values have a dimension of particles in front, write "
-                f"(x * b).sum(-1) for x @ b, and no if; or {ALONE}, which says that a loop is "
-                "meant.",
-                stacklevel=2,
-            )
+            if reason := self._vectorization_fault(programs):
+                raise _not_at_once(reason)
+        self._pair = programs.pair
 
     def _vectorization_fault(self, programs: Programs) -> str | None:
         """Why one run cannot hold all particles; None where two score as when run alone."""
@@ -400,11 +364,12 @@ class LogRatioLoss(ELBO):
 
     # -- elements of the batch plate
 
-    def _require_apart(self, programs: Programs, dim: int | None) -> None:
+    def _require_apart(self, programs: Programs) -> None:
         """ValueError where elements of the batch plate act on each other: where a random half of
         them, drawn anew, changes log-probabilities of the other half. In the first calls of a pair,
         and now and then.
         """
+        dim = self._particle_dim
 
         def scored(values: Values) -> tuple[LogRatios, Any]:
             torch.manual_seed(0)  # of programs that are random otherwise
@@ -416,15 +381,14 @@ class LogRatioLoss(ELBO):
             values = programs.draw()
             before, guide_trace = scored(values)
             given = {k: v for k, v in values.items() if k not in before.values}
-            for i in range(-(-TRIES // (1 if dim is None else self.num_particles))):
+            for i in range(-(-TRIES // self.num_particles)):
                 torch.manual_seed(seed + i)
                 chosen = torch.rand_like(before.total) < 0.5
                 anew, changed = programs.redraw(given), dict(values)
                 for name, site in latent_sites(guide_trace).items():
                     shape = [1] * values[name].ndim
                     shape[self._batch_frame(site).dim - site["fn"].event_dim] = chosen.shape[-1]
-                    if dim is not None:
-                        shape[0] = len(chosen)
+                    shape[0] = len(chosen)
                     changed[name] = torch.where(chosen.reshape(shape), anew[name], values[name])
                 after, _ = scored(changed)
                 pairs = [(before.log_p[k], after.log_p[k]) for k in before.log_p]

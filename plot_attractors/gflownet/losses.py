@@ -197,7 +197,7 @@ class ForwardKL(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, vectorize_particles and those of Pyro's `ELBO`.
+        options: batch_plate and those of Pyro's `ELBO`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
@@ -241,7 +241,7 @@ class Sleep(LogRatioLoss):
         num_particles: draws of the model per step.
         data: (name → observed values of one draw) → arguments of the guide; by default the observed
             values in the model's order.
-        options: batch_plate, vectorize_particles and those of Pyro's `ELBO`.
+        options: batch_plate and those of Pyro's `ELBO`.
 
     Raises ValueError: the model observes nothing, or computes what it observes; has a factor or a
     scale, or does not score its draws as when it drew them; the guide has other sites.

@@ -245,14 +245,6 @@ class Programs(NamedTuple):
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
-    def sharing_subsamples(self) -> Programs:
-        """Each program on the same elements of subsampled plates."""
-        with torch.no_grad():
-            sites: Any = poutine.trace(self.sampler).get_trace().nodes.items()
-        plates = {k: v for k, v in sites if v["type"] == "sample" and site_is_subsample(v)}
-        indices = {k: site["value"] for k, site in plates.items()}
-        return self.inside(lambda: FixedValues(indices))
-
     def inside(self, handler: Callable[[], Any]) -> Programs:
         """Each program inside a handler of its own, such as a plate of one name."""
         p, q, b = (handler()(program) for program in self[:3])

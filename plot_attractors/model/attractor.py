@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from plot_attractors.gflownet.trajectories import rollout
 from plot_attractors.language import Language
 from plot_attractors.language.policy import draw_prior, prior_policy
+from plot_attractors.model.memory import Memory
 from plot_attractors.model.networks import (
     Discretizer,
-    Dynamics,
     FlowCorrection,
     ImageDecoder,
     InputDecoder,
@@ -26,7 +26,6 @@ from plot_attractors.model.networks import (
     LogPartition,
     VectorDecoder,
 )
-from plot_attractors.model.onset import Onset
 from plot_attractors.model.posterior import ExactPosterior, Readout
 from plot_attractors.model.protocols import (
     Description,
@@ -75,7 +74,7 @@ class AttractorModel(nn.Module):
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).
         decodability, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
-        onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
+        memory: what states remember of the input beside their d latent axes; None: nothing.
     """
 
     flow_correction: FlowCorrection | None  # g_θ and Z_θ, of models that balance trains
@@ -98,7 +97,7 @@ class AttractorModel(nn.Module):
         decodability: Decodability = "none",
         inverse_temperature: float = 1.0,
         exact_readout: bool = True,
-        onset: float = 0.0,
+        memory: Memory | None = None,
     ) -> None:
         super().__init__()
         self.language = language
@@ -111,8 +110,8 @@ class AttractorModel(nn.Module):
         self.reward = Reward(sentence_encoder, language, decodability, inverse_temperature)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
-        self.latent = check_parts(self)  # d, the size of z
-        self.onset = Onset(self.latent, onset, epsilon)
+        self.memory = Memory(0, 0.0, epsilon) if memory is None else memory
+        self.latent = check_parts(self)  # d
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = getattr(self, name, None)
@@ -179,6 +178,7 @@ class AttractorModel(nn.Module):
         with probing(self, self.device):
             torch.manual_seed(0)
             z, *z0 = torch.randn(3, 16, self.latent, device=self.device)
+            z = self.at_rest(z)
             pairs = [[self.forward_dynamics(z, float(t), c) for c in z0] for t in (0, self.steps)]
         moments = [(p.mean, q.mean) for p, q in pairs] + [(p.stddev, q.stddev) for p, q in pairs]
         return not all(torch.equal(*pair) for pair in moments)
@@ -214,14 +214,21 @@ class AttractorModel(nn.Module):
         """(S, d) ẑ_s of all sentences, listed."""
         return self.embed(self.sentences)
 
-    def terminal_kernel(self, s: Tensor) -> Normal:
-        """P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²), without gradients."""
-        return Normal(self.embed(s).detach(), self.epsilon)
+    def terminal_kernel(self, s: Tensor, z0: Tensor | None = None) -> Normal:
+        """P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²) in the latent axes, without gradients; of an input
+        with z0 in all axes, memory as it fades.
+        """
+        kernel = Normal(self.embed(s).detach(), self.epsilon)
+        return kernel if z0 is None else _join(kernel, self.memory.marginal(z0, self.steps))
+
+    def at_rest(self, z: Tensor) -> Tensor:
+        """(…, d + m) states that remember nothing, at places (…, d)."""
+        return nn.functional.pad(z, (0, self.memory.size))
 
     def transition(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
-        """P_θ(z_{t+1} | z_t) of states z (…, d)."""
+        """P_θ(z_{t+1} | z_t) of states z (…, d + m): learned in the latent axes, fading memory."""
         to: Normal = self.forward_dynamics(z, t, context)
-        return self.onset.forward_step(to, z) if self.onset.norm else to
+        return _join(to, self.memory(z[..., self.latent :]))
 
     # -- single steps, as Pyro programs ----------------------------------------------------------
     def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
@@ -231,8 +238,7 @@ class AttractorModel(nn.Module):
     def backward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x), at the site "z"."""
         to = self.backward_dynamics(z, t, context)
-        if self.onset.norm:
-            to = self.onset.backward_step(to, z, t, context)
+        to = _join(to, self.memory.backward_step(z[..., self.latent :], t, context))
         return pyro.sample("z", to.to_event(1))
 
     # -- the generative story and its inference, as Pyro programs --------------------------------
@@ -244,7 +250,7 @@ class AttractorModel(nn.Module):
             e = self._initial_state(x)
             prior = prior_policy(self.language.power(self.reward.beta), (len(x),), self.device)
             s = pyro.sample("s", prior)
-            z = pyro.sample(f"z_{self.steps}", self.terminal_kernel(s).to_event(1))
+            z = pyro.sample(f"z_{self.steps}", self.terminal_kernel(s, e.z0).to_event(1))
             pyro.factor("reward", self.reward(e.distribution, None, s) - self.reward.log_prior(s))
             rollout(self.backward_step, z, range(self.steps, 1, -1), e.z0, -1)
 
@@ -316,24 +322,19 @@ class AttractorModel(nn.Module):
 
     # -- simulation ------------------------------------------------------------------------------
     @torch.no_grad()
-    def set_noise(self, s: Tensor, steps: int) -> None:
-        """Bounds the standard deviation of a step in each dimension: √(1.5 / K) min(σ_s, sd of
-        ẑ_s), between ε and the configured bound, of sentences s (n, width) in use.
-
-        Brownian motion that has the variance σ_s² after K = `steps` steps, conditioned to end at an
-        embedding, is at ẑ_s with probability ∝ P(s) exp(−‖z0 − ẑ_s‖² / 2σ_s²), R(s; x) but for
-        differences of σ_s, and its drift sees state and time alone. The walk is so noisy in about
-        two thirds of its steps only. Where embeddings do not vary no noise is needed.
+    def prepare(self, z0: Tensor, s: Tensor) -> None:
+        """Scales, widths and patterns of the dynamics, by inputs with z0 (n, d) and sentences s
+        (m, width) in use.
         """
-        p = self.sentence_encoder(s)
-        sd = (1.5 / steps) ** 0.5 * p.scale.median(0).values.minimum(p.loc.std(0))
-        for part in self.modules():
-            if isinstance(part, Dynamics):
-                part.max_sd.copy_(sd.clamp(self.epsilon, part.sd_range[1]))
+        self.memory.scale.copy_(z0.std(0).max().clamp(min=self.epsilon))
+        parts: tuple[Any, Any] = self.forward_dynamics, self.backward_dynamics
+        for part in parts:
+            if hasattr(part, "prepare"):
+                part.prepare(self.sentence_encoder(s))
 
     def initial(self, z0: Tensor) -> Tensor:
-        """(…, d) the states at t = 0 of inputs with z0 (…, d)."""
-        return z0 + self.onset.vector
+        """(…, d + m) the states at t = 0 of inputs with z0 (…, d)."""
+        return torch.cat([z0, self.memory.start(z0)], -1)
 
     def trajectories(
         self,
@@ -344,9 +345,9 @@ class AttractorModel(nn.Module):
         context: Tensor | None = None,
         start: int = 0,
     ) -> Tensor:
-        """(steps + 1, B, d) forward trajectories from `initial(z0)`, z0 (B, d), or from states z0
-        themselves at a later time than 0; T steps by default, without gradient but in a Pyro
-        program, whose sites z_1 … z_T they are.
+        """(steps + 1, B, d + m) forward trajectories from `initial(z0)`, z0 (B, d), or from states
+        z0 (B, d + m) themselves; at a later time than 0 those of (B, d) remember nothing. T steps
+        by default, without gradient but in a Pyro program, whose sites z_1 … z_T they are.
 
         All forward trajectories are made here, those of training, of the `guide` and of analyses:
         a variant that simulates in another way overrides this method alone, passes `**options` on,
@@ -355,7 +356,9 @@ class AttractorModel(nn.Module):
         """
         times = range(start, start + (self.steps if steps is None else steps))
         with torch.set_grad_enabled(torch.is_grad_enabled() and am_i_wrapped()):
-            seen, z = z0 if context is None else context, z0 if start else self.initial(z0)
+            seen, z = z0 if context is None else context, z0
+            if z.shape[-1] == self.latent:
+                z = self.at_rest(z) if start else self.initial(z)
             states = rollout(step or self.forward_step, z, times, seen, 1)
             return torch.stack(torch.broadcast_tensors(*states))  # plates around it add dimensions
 
@@ -370,7 +373,20 @@ class AttractorModel(nn.Module):
         z0 = self.encode(x).z0.repeat_interleave(draws, 0)
         z = torch.cat([self.trajectories(part)[-1] for part in z0.split(ROWS)])
         s = self.readout(z, z0).sample()
+        z = z[..., : self.latent]
         return Description(z.unflatten(0, (-1, draws)), s.unflatten(0, (-1, draws)))
+
+
+def _join(latent: Normal, memory: Normal) -> Normal:
+    """A step of the latent axes and one of memory."""
+    if not memory.loc.shape[-1]:
+        return latent
+    shape = latent.loc.shape[:-1]
+    loc, sd = (
+        torch.cat([a, b.expand(*shape, -1)], -1)
+        for a, b in ((latent.loc, memory.loc), (latent.scale, memory.scale))
+    )
+    return Normal(loc, sd, validate_args=False)
 
 
 def _parameters(*parts: nn.Module | None) -> list[nn.Parameter]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy
 from plot_attractors.model.bits import KnownBits
+from plot_attractors.model.memory import Memory, width
 from plot_attractors.model.nn import (
     MLP,
     Fourier,
@@ -27,6 +28,7 @@ __all__ = [
     "Discretizer",
     "Dynamics",
     "FlowCorrection",
+    "HopfieldDynamics",
     "ImageDecoder",
     "InputDecoder",
     "InputEncoder",
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
+KEYS = 16  # dimensions of a pattern's key, beside those of the pattern
+CLOCK_NOISE = 0.025  # added to the clock before its logarithm, in amplitudes
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
@@ -177,14 +181,12 @@ class SentenceEncoder(nn.Module):
         return Normal(mean, 0.01 + 0.99 * torch.sigmoid(sd), validate_args=False)
 
 
-def bounded_step(
-    z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float, float | Tensor]
-) -> Normal:
+def bounded_step(z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float, float]) -> Normal:
     """N(z + max_step · sigmoid(m) · v/‖v‖, σ²): the transition kernel of both dynamics (Section
     *Model*).
 
     The mean moves by less than `max_step`, which is the paper's prior on gradual change; every σ
-    lies in `sd_range`, whose upper bound may be (d,).
+    lies in `sd_range`.
 
     Args:
         z: (…, d) the state.
@@ -198,6 +200,108 @@ def bounded_step(
     return Normal(z + max_step * torch.sigmoid(m) * v / norm, low + (high - low) * torch.sigmoid(r))
 
 
+class HopfieldDynamics(nn.Module):
+    """P_θ(z_{t+1} | z_t): the state is drawn to one of n learned patterns, or between them.
+
+    A modern Hopfield network (attention to patterns v_i with keys k_i) has an end and its variance,
+    and the step goes a part of the way there, with noise of its own::
+
+        w_i ∝ exp(a(z) · v_i − ½ c(z) · v_i² + q(z) · k_i + b_i)
+        e = Σ_i w_i v_i,  u = Σ_i w_i v_i² − e²
+        z′ ~ N(z + g(z)(e + δ(z) − z), g(z)² u + s(z)²)
+
+    a, c, q, g, δ and s are outputs of one MLP of the state with its memory; a = γ(z)(z + …). This
+    family contains the Gaussian steps whose moments are those of all sentences (`Bridge`).
+    With `axes` every latent axis has patterns of its own, n / d of them.
+    Source: Ramsauer et al. (2021), "Hopfield networks is all you need".
+
+    Args:
+        latent: d.
+        memory: what the state has beside the latent axes; none for a state without memory.
+        patterns: n.
+        axes: whether every axis has patterns of its own.
+        max_step, sd_range: bounds of the length of a mean step and of every standard deviation.
+    """
+
+    scale: Tensor  # () of sentences, along their widest axis
+
+    def __init__(
+        self,
+        latent: int,
+        memory: Memory,
+        *,
+        patterns: int = 512,
+        axes: bool = False,
+        units: int = 128,
+        max_step: float = 0.25,
+        sd_range: tuple[float, float] = (0.001, 0.2),
+    ) -> None:
+        super().__init__()
+        self.latent, self.amplitude = latent, memory.amplitude
+        self.max_step, self.sd_range = max_step, sd_range
+        heads = latent if axes else 1
+        n, d = max(1, patterns // heads), latent // heads
+        self.pattern = nn.Parameter(torch.randn(heads, n, d))
+        self.key = nn.Parameter(torch.empty(heads, n, KEYS))
+        self.bias = nn.Parameter(torch.empty(heads, 1, n))
+        self.register_buffer("scale", torch.ones(()))
+        self.sizes = [1, *[latent] * 5, KEYS]
+        self.net = MLP(latent + memory.size + bool(memory.size), sum(self.sizes), units)
+        last: Any = self.net[-1]
+        nn.init.normal_(last.weight, std=0.02)
+        nn.init.zeros_(last.bias)
+        self._reset()
+
+    @torch.no_grad()
+    def _reset(self) -> None:
+        nn.init.normal_(self.key, std=0.1)
+        nn.init.zeros_(self.bias)
+
+    @torch.no_grad()
+    def prepare(self, p: Normal) -> None:
+        """Patterns are embeddings of sentences with P(z0 | ẑ_s) = p (m, d) from now on: different
+        ones, as far as there are.
+        """
+        heads, n, d = self.pattern.shape
+        self.scale.copy_(width(p).max().clamp(min=0.1 * self.max_step))
+        for k, own in enumerate(p.loc.unflatten(-1, (heads, d)).unbind(-2)):
+            different = own.unique(dim=0)
+            different = different[torch.randperm(len(different), device=own.device)]
+            self.pattern[k] = different.repeat(-(-n // len(different)), 1)[:n]
+        self._reset()
+
+    def forward(self, z: Tensor, t: Any = None, context: Tensor | None = None) -> Normal:
+        """z (…, d + m) → Normal over (…, d)."""
+        z, memory = z[..., : self.latent], z[..., self.latent :]
+        seen = [z / self.scale]
+        if memory.shape[-1]:
+            clock = memory[..., :1] / self.amplitude
+            seen += [memory / self.amplitude, (clock.abs() + CLOCK_NOISE).log()]
+        gamma, shift, width, gain, offset, noise, query = self.net(torch.cat(seen, -1)).split(
+            self.sizes, -1
+        )
+        gamma = 2 / self.scale**2 * gamma.exp()
+        heads, _, d = self.pattern.shape
+        near, wide = (
+            part.unflatten(-1, (heads, d)).movedim(-2, 0).flatten(1, -2)
+            for part in (gamma * (z + self.scale * shift), gamma * width.exp())
+        )
+        v, square = self.pattern, self.pattern**2
+        scores = torch.baddbmm(self.bias, near, v.mT) - 0.5 * wide @ square.mT
+        scores = scores + query.flatten(0, -2) @ self.key.mT
+        w = scores.softmax(-1)  # (heads, …, n)
+        end, mean_square = ((w @ part).movedim(0, -2).reshape(z.shape) for part in (v, square))
+        spread = (mean_square - end**2).clamp(min=0)
+        gain = torch.sigmoid(gain - 1)
+        step = gain * (end + 0.1 * self.scale * offset - z)
+        length = step.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+        low, high = (math.log(bound) for bound in self.sd_range)
+        own = (low + (high - low) * torch.sigmoid(noise + 0.5)).exp()
+        sd = (gain**2 * spread + own**2).sqrt()
+        mean = z + step * (self.max_step / length).clamp(max=1)
+        return Normal(mean, sd, validate_args=False)
+
+
 class Dynamics(nn.Module):
     """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
 
@@ -206,24 +310,20 @@ class Dynamics(nn.Module):
 
     Args:
         latent, steps: d, and T, the unit of time.
+        memory: m, what the state has beside the latent axes.
         context, time: whether z0 and whether t are seen.
         last: the last time that training has, T of backward and T − 1 of forward dynamics; later
             ones are as it.
         fourier: random Fourier features of z, and of the context.
-        max_step, sd_range: bounds of the mean step and of every standard deviation; `max_sd` (d,),
-            which training may lower, has an upper bound for each dimension.
-        reverse_of: `Dynamics` that these run backwards. Near an attractor a chain and its reversal
-            are alike, so these start as the same kernel and learn the difference; where others
-            have taken their place, they start at staying where they are.
+        max_step, sd_range: bounds of the mean step and of every standard deviation.
     """
-
-    max_sd: Tensor  # (d,)
 
     def __init__(
         self,
         latent: int,
         steps: int,
         *,
+        memory: int = 0,
         context: bool = False,
         time: bool = False,
         last: int | None = None,
@@ -231,34 +331,20 @@ class Dynamics(nn.Module):
         units: int = 256,
         max_step: float = 0.25,
         sd_range: tuple[float, float] = (0.001, 0.3),
-        reverse_of: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.steps, self.context, self.time = steps, context, time
+        self.latent, self.steps, self.context, self.time = latent, steps, context, time
         self.last = steps + 1 if last is None else last
         self.max_step, self.sd_range = max_step, sd_range
-        self.register_buffer("max_sd", torch.full((latent,), sd_range[1]))
-        # in a list, so that its parameters are not parameters of this module
-        self._reverse_of = [] if reverse_of is None else [reverse_of]
-        self.features = fourier.of(latent)
+        self.features = fourier.of(latent + memory)
         self.context_features = fourier.of(latent) if context else None
-        states = (latent + fourier.features) * (1 + context)
-        seen = states + 7 * time + (2 * latent + 1) * len(self._reverse_of)
+        seen = (latent + fourier.features) * (1 + context) + memory + 7 * time
         self.net = MLP(seen, 2 * latent + 1, units)
-        last_layer: Any = self.net[-1]
-        if reverse_of is not None:
-            nn.init.zeros_(last_layer.weight)
-            nn.init.zeros_(last_layer.bias)
-        else:  # new dynamics stay near z0: with large steps they march away, their directions alike
-            nn.init.constant_(last_layer.bias[latent : latent + 1], SMALL_STEP)
+        # new dynamics stay near z0: with large steps they march away, their directions alike
+        nn.init.constant_(self.net[-1].bias[latent : latent + 1], SMALL_STEP)  # type: ignore[index]
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
-        """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
-        out, sd_range = self.raw(z, t, context), (self.sd_range[0], self.max_sd)
-        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, sd_range)
-
-    def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
-        """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids."""
+        """z (…, d + m), t a number or (…, 1), context (…, d), all broadcast → Normal (…, d)."""
         t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
         t = t.reshape(1) if t.dim() == 0 else t
         seen: list[Any] = [z, context] if self.context else [z]
@@ -269,16 +355,8 @@ class Dynamics(nn.Module):
             inputs.append(self.context_features(seen[1].expand(*shape, -1)))
         if self.time:
             inputs.append(time_features(t.clamp(max=self.last), self.steps).expand(*shape, -1))
-        if not self._reverse_of:
-            return self.net(torch.cat(inputs, -1))
-        with torch.no_grad():
-            dynamics, d = self._reverse_of[0], z.shape[-1]
-            forward = z.new_zeros(*shape, 2 * d + 1)
-            if isinstance(dynamics, Dynamics):
-                forward = dynamics.raw(z, t.clamp(min=1), context)
-            v, rest = forward.split([d, d + 1], -1)
-            like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
-        return like + self.net(torch.cat([*inputs, like], -1))
+        out = self.net(torch.cat(inputs, -1))
+        return bounded_step(z[..., : self.latent], out, self.max_step, self.sd_range)
 
 
 class Discretizer(nn.Module):
@@ -320,6 +398,7 @@ class Discretizer(nn.Module):
         self, z: Tensor, context: Tensor | None = None, explore: float = 0.0
     ) -> SentencePolicy:
         """P(s | z) of states z (…, d), with uniform tokens in the share `explore`."""
+        z = z[..., : self.latent]
         state = self.features(z)
         if self.context and context is not None:
             state = torch.cat([state, context.expand(*z.shape[:-1], -1)], -1)

@@ -122,7 +122,7 @@ class Readout:
     def __call__(
         self, z: Tensor, context: Tensor | None = None
     ) -> SentencePolicy | TabulatedSentences | FactoredSentences:
-        """The distribution over sentences of states z (…, d)."""
+        """The distribution over sentences of states z (…, d), or with their memory."""
         if self.exact and (factors := self.posterior.factors()) is not None:
             reward = self.posterior.reward
             language = reward.language.power(reward.beta)
@@ -136,6 +136,7 @@ class Readout:
         reward = self.posterior.reward
         sentences = reward.language.sentences.to(z)
         z_hat, v = reward.sentence_encoder(sentences).loc, self.epsilon**2
+        z = z[..., : z_hat.shape[-1]]
         log_n = (z @ z_hat.T - 0.5 * z_hat.square().sum(-1)) / v
         return (log_n + reward.log_prior(sentences)).log_softmax(-1)
 

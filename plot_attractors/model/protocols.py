@@ -105,18 +105,18 @@ def decodes_sentences(model: object) -> bool:
 # -- the parts of Table 1
 
 # What each part is called with, and what it returns of n rows. Arguments: `s` sentences (n, width),
-# `z` states and `z0` (n, d), `t` a number or (…, 1), `x` inputs; states and t may have more leading
-# dimensions, which broadcast.
+# `z` states (n, d + m), of which a discretizer may be given d; `z0` (n, d), `t` a number or (…, 1),
+# `x` inputs; states and t may have more leading dimensions, which broadcast.
 PARTS = {
     "sentence_encoder": ("s", "normal"),  # P(z0 | ẑ_s)
-    "decoder": ("z", "inputs"),  # P(x | z)
+    "decoder": ("z0", "inputs"),  # P(x | z)
     "encoder": ("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
     "forward_dynamics": ("z t z0", "normal"),  # optional: max_step
     "backward_dynamics": ("z t z0", "normal"),
     "discretizer": ("z z0", "sentences"),  # P(s | z); optional: like and score
     # of models whose flow or discretizer learns by balance; None in others
-    "flow_correction": ("z t z0", "numbers"),
-    "log_partition": ("z z0", "numbers"),
+    "flow_correction": ("z0 t z0", "numbers"),
+    "log_partition": ("z0 z0", "numbers"),
 }
 RETURNED = {
     "normal": "a Normal over (n, d)",
@@ -155,7 +155,7 @@ def probing(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def check_parts(model: Any) -> int:
-    """Tries all parts of an attractor model; returns d, the size of a state.
+    """Tries all parts of an attractor model; returns d.
 
     Raises ValueError for the first part that returns something else than `PARTS` has.
     """
@@ -168,8 +168,9 @@ def check_parts(model: Any) -> int:
             result = part(*(given[key] for key in arguments.split()))
             shape = tuple(getattr(result, "batch_shape", getattr(result, "shape", ())))
             if name == "sentence_encoder":  # whose embeddings are states
-                given |= dict.fromkeys(("z", "z0"), torch.zeros(ROWS, *shape[1:2], device=device))
-            if not _fits(kind, result, given["s"], given["z"]):
+                given["z0"] = torch.zeros(ROWS, *shape[1:2], device=device)
+                given["z"] = model.at_rest(given["z0"])
+            if not _fits(kind, result, given["s"], given["z0"]):
                 shown = f"{name.replace('_', ' ')} {type(part).__name__}"
                 raise ValueError(
                     f"the {shown} must return {RETURNED[kind]} for n = {ROWS} rows, "
@@ -177,7 +178,7 @@ def check_parts(model: Any) -> int:
                 )
             if kind == "inputs":
                 given["x"] = result.sample()
-    return int(given["z"].shape[-1])
+    return int(given["z0"].shape[-1])
 
 
 def _fits(kind: str, result: Any, s: Tensor, z: Tensor) -> bool:

@@ -53,17 +53,11 @@ class LiveModel {
     for (const [name, value] of Object.entries(content)) this[name] = typeof value === "string" ? floats(value) : value;
   }
 
-  // Mean and standard deviation of the next state of z (d).
+  // Mean and standard deviation of the next state of z (d + m).
   step(z) {
-    const d = this.latent;
-    const features = this.phases ? this.phases.length : 0;
-    let x = new Float64Array(d + features);
-    x.set(z);
-    for (let f = 0; f < features; f++) {
-      let angle = this.phases[f];
-      for (let k = 0; k < d; k++) angle += z[k] * this.frequencies[k * features + f];
-      x[d + f] = Math.SQRT2 * Math.cos(angle);
-    }
+    const { latent: d, heads, patterns: n, scale, pattern, key } = this;
+    let x = Array.from(z, (value, k) => value / (k < d ? scale : this.amplitude));
+    if (this.memory) x.push(Math.log(Math.abs(x[d]) + this.clock_noise));
     for (let layer = 0; layer < this.layers; layer++) {
       const [weight, bias] = [this[`weight${layer}`], this[`bias${layer}`]];
       const out = new Float64Array(bias.length);
@@ -74,20 +68,39 @@ class LiveModel {
       }
       x = out;
     }
-    let norm = 0;
-    for (let k = 0; k < d; k++) norm += x[k] * x[k];
-    const size = (this.max_step * sigmoid(x[d])) / Math.sqrt(Math.max(norm, 1e-12));
-    const [mean, sd] = [new Float64Array(d), new Float64Array(d)];
-    for (let k = 0; k < d; k++) {
-      mean[k] = this.axis[k] ? this.rest[k] + this.persistence * (z[k] - this.rest[k]) : z[k] + size * x[k];
-      sd[k] = this.axis[k] ? this.onset_sd : this.low + (this.high[k] - this.low) * sigmoid(x[d + 1 + k]);
+    const [shift, width, gain, offset, noise, query] = [0, 1, 2, 3, 4, 5].map((part) => x.subarray(1 + part * d));
+    const gamma = (2 / scale ** 2) * Math.exp(x[0]);
+    const near = shift.slice(0, d).map((value, k) => gamma * (z[k] + scale * value));
+    const wide = width.slice(0, d).map((value) => gamma * Math.exp(value));
+    const [mean, sd] = [Float64Array.from(z, (value) => this.fading * value), new Float64Array(z.length).fill(this.memory_sd)];
+    const [step, scores] = [new Float64Array(d), new Float64Array(n)];
+    const [axes, keys] = [d / heads, key.length / (heads * n)]; // of a head, of a pattern
+    for (let h = 0; h < heads; h++) {
+      for (let i = 0, row = h * n; i < n; i++, row++) {
+        scores[i] = this.bias[row];
+        for (let j = 0; j < keys; j++) scores[i] += query[j] * key[row * keys + j];
+        for (let j = 0, k = h * axes, v = row * axes; j < axes; j++, k++, v++) scores[i] += (near[k] - 0.5 * wide[k] * pattern[v]) * pattern[v];
+      }
+      const most = scores.reduce((a, b) => Math.max(a, b));
+      const w = scores.map((score) => Math.exp(score - most));
+      const sum = w.reduce((a, b) => a + b);
+      for (let j = 0, k = h * axes; j < axes; j++, k++) {
+        let [end, spread] = [0, 0];
+        for (let i = 0, v = h * n * axes + j; i < n; i++, v += axes) end += (w[i] / sum) * pattern[v];
+        for (let i = 0, v = h * n * axes + j; i < n; i++, v += axes) spread += (w[i] / sum) * (pattern[v] - end) ** 2;
+        const part = sigmoid(gain[k] - 1);
+        step[k] = part * (end + 0.1 * scale * offset[k] - z[k]);
+        sd[k] = Math.hypot(part * Math.sqrt(spread), this.least_sd * (this.most_sd / this.least_sd) ** sigmoid(noise[k] + 0.5));
+      }
     }
+    const bound = Math.min(1, this.max_step / Math.max(Math.hypot(...step), 1e-6));
+    step.forEach((value, k) => { mean[k] = z[k] + bound * value; });
     return [mean, sd];
   }
 
-  // States (steps + 1, d) from z (d).
+  // States (steps + 1, d + m) from z (d + m).
   trajectory(z, steps) {
-    const d = this.latent;
+    const d = z.length;
     const states = new Float32Array((steps + 1) * d);
     states.set(z);
     for (let t = 0; t < steps; t++) {
@@ -98,14 +111,14 @@ class LiveModel {
   }
 
   start(i) {
-    const d = this.latent;
-    return Float64Array.from({ length: d }, (_, k) => this.z0[i * d + k] + this.onset[k]);
+    const size = this.latent + this.memory;
+    return this.starts.subarray(i * size, (i + 1) * size);
   }
 
-  // The state at a place of the plane: the mean state elsewhere, and at rest along the onset.
+  // The state at a place of the plane: the mean state elsewhere, without memory.
   stateAt([u, v]) {
-    return Float64Array.from({ length: this.latent }, (_, k) =>
-      this.axis[k] ? this.rest[k] : this.center[k] + u * this.plane[2 * k] + v * this.plane[2 * k + 1]);
+    return Float64Array.from({ length: this.latent + this.memory }, (_, k) =>
+      k < this.latent ? this.center[k] + u * this.plane[2 * k] + v * this.plane[2 * k + 1] : 0);
   }
 
   // The number of the nearest embedding, and its distance, in the axes that embeddings use.
@@ -128,7 +141,7 @@ class LiveModel {
       const states = this.trajectory(z, steps);
       const [said, there, places] = [[], [], []];
       for (let t = 0; t <= steps; t++) {
-        const state = states.subarray(t * d, (t + 1) * d);
+        const state = states.subarray(t * z.length, t * z.length + d);
         const [s, distance] = this.nearest(state);
         said.push(s);
         there.push(distance <= this.radius);

@@ -66,15 +66,16 @@ class Pictures(NamedTuple):
 
 
 class LiveModel(NamedTuple):
-    """The forward step of dynamics that see the state alone, for the page to go on with: (…, d) z →
-    Normal, as `model.networks.Dynamics` with `model.onset.Onset`.
+    """The forward step, for the page to go on with: states (…, d + m) → Normal, as
+    `model.networks.HopfieldDynamics` in the latent axes and `model.memory.Memory` in the others.
 
-    - ``arrays``: float32 numbers by name: ``frequencies`` (d, F) and ``phases`` (F,), ``weight0``,
-      ``bias0``, … of the layers, ``high`` (d,), ``onset`` and ``rest`` (d,), ``axis`` (d,)
-      0/1, ``used`` (d,) 0/1, the axes that embeddings use;
-      ``z0`` (N, d) of the inputs, ``embeddings`` (S, d), ``plane`` (d, 2), ``center`` (d,);
-    - ``numbers``: ``latent``, ``layers``, ``max_step``, ``low``, ``persistence``, ``onset_sd``, and
-      the ``radius`` within which a response comes.
+    - ``arrays``: float32 numbers by name: ``weight0``, ``bias0``, … of the layers; ``pattern``,
+      ``key`` and ``bias`` of the patterns of all heads; ``starts`` (N, d + m) of the inputs;
+      ``embeddings`` (S, d), ``plane`` (d, 2), ``center`` (d,), and ``used`` (d,) 0/1, the axes that
+      embeddings use;
+    - ``numbers``: ``latent`` d, ``memory`` m, ``layers``, ``heads``, ``patterns`` of each head,
+      ``scale``, ``amplitude``, ``clock_noise``, ``max_step``, ``least_sd``, ``most_sd``,
+      ``fading``, ``memory_sd``, and the ``radius`` within which a response comes.
     """
 
     arrays: dict[str, np.ndarray]

@@ -22,7 +22,6 @@ from plot_attractors.training.pool import PERTURBED_SD, Pool
 from plot_attractors.training.schedule import At, Phase, Scalar, Schedule, require_model
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.phases import VocabularyLearning
-from plot_attractors.training.walk import Walk
 
 __all__ = ["EM", "EMConfig"]
 
@@ -35,12 +34,9 @@ class EMConfig:
     warm_up: Count = setting(8000, "M-updates on sentences ∝ R^16: first embeddings")
     cycles: Count = setting(3, "cycles of an E-step and an M-step")
     e_updates: Count = setting(1000, "of the E-step of a cycle; its M-step has a quarter as many")
-    final_e_updates: Count = setting(
-        20_000, "the last E-step, at last with a falling learning rate"
-    )
+    final_e_updates: Count = setting(8000, "the last E-step, at last with a falling learning rate")
     lr: Positive = setting(2e-3, "Adam's learning rate, of all but the decoder")
     batch: Size = setting(64, "inputs in an M-update")
-    walk: Walk = field(default_factory=Walk)
     m_step: MStepConfig = field(default_factory=MStepConfig)
     vocabulary: Count = setting(
         0,
@@ -74,7 +70,7 @@ class EM(ABC):
             self.vocabulary = VocabularyLearning(model, self.m_step, c.vocabulary, self.sentences)
             starts = self.vocabulary.perturbed_sd
             self.state |= self.vocabulary.state
-        self.e_step = EStep(model, self.inputs, self.pool(starts), c.walk, c.lr)
+        self.e_step = EStep(model, self.pool(starts), c.lr)
         self.m_updates = max(1, c.e_updates // 4)
         self.labels = self.visited_labels()
         self.state |= {**self.e_step.state, "labels": self.labels.buffer}

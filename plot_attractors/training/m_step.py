@@ -272,7 +272,7 @@ def backward_trajectories(model: AttractorModel, e: Encoding, s: Tensor) -> Tens
     """(T + 1, n, d) trajectories of the backward dynamics from N(ẑ_s, ε²) of sentences s
     (n, width), shifted so that they start at `initial(z0)` and end where they ended (*Wake-sleep*).
     """
-    end = model.terminal_kernel(s).sample()
+    end = model.terminal_kernel(s, e.z0).sample()
     path = simulate_backward(model.backward_step, end, model.steps, e.z0)
     return shift_end_points(path, model.initial(e.z0)).z
 

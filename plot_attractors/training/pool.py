@@ -1,4 +1,4 @@
-"""Inputs and sentences of their posteriors that an E-step draws from."""
+"""Inputs with candidates of their posteriors that an E-step draws from."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.sentences import SampledSentences, Sentences
-from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
+from plot_attractors.training.sentences import ExactSentences, SampledSentences, Sentences
 
 __all__ = ["PERTURBED_SD", "Pool", "SentencePool"]
 
 PERTURBED_SD = 0.3, 0.6  # least and greatest sd of perturbed starts
-PAIRS = 8192  # kept
+PAIRS = 32_768  # of an input and a candidate, kept
+CANDIDATES = 16  # of an input, where they are exact draws
 RENEW_EVERY = 16  # updates
-NEW = 24  # pairs for an update
-OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
+NEW = 96, 24  # pairs for an update, of a policy and annealed
 
 
 class Pool:
-    """Pairs (x, s) with s ~ P(s | x), and states off all sentences, new in every update.
+    """Inputs with candidates s ~ P(s | x), new in every update.
 
     Args:
         model, inputs: the model, and n → n training inputs.
@@ -49,21 +48,18 @@ class Pool:
         """Some anew, now and then."""
 
     @torch.no_grad()
-    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each."""
+    def candidates(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs with (n, C, width) sentences, of which any is a draw of P(s | x)."""
         e = self.model.encode(self.inputs(n))
-        return e, self.sentences.draw(e.distribution)
-
-    def off(self, e: Encoding) -> OffSentence | None:
-        """States off all sentences, with inputs e; None where there are none."""
-        return off_sentence(self.model, e, self.perturbed_sd, self.sentences)
+        assert isinstance(self.sentences, ExactSentences)
+        return e, self.sentences.draws(e.distribution, CANDIDATES).transpose(0, 1)
 
 
 class SentencePool(Pool):
     """A pool of sampled sentences, which are kept and used several times, and renewed by and by.
 
     A population of candidates costs as much as a few single draws, and all of its sentences are
-    draws of P(s | x): a pair costs 1/K of it, less if it is used several times.
+    draws of P(s | x).
     """
 
     sentences: SampledSentences
@@ -76,37 +72,29 @@ class SentencePool(Pool):
         perturbed_sd: tuple[float, float] = PERTURBED_SD,
     ) -> None:
         super().__init__(model, inputs, sentences, perturbed_sd)
-        pools = (ReplayBuffer(PAIRS, weights=None, device=model.device) for _ in range(2))
-        self.of_pairs, self.of_states = pools
-        self.state = {"pool": self.of_pairs, "off_pool": self.of_states}
+        inputs_kept = max(1, PAIRS // sentences.config.candidates)
+        self.of_inputs = ReplayBuffer(inputs_kept, weights=None, device=model.device)
+        self.state = {"pool": self.of_inputs}
 
     def fill(self) -> None:
-        self.of_pairs.clear()
-        self.of_states.clear()
+        self.of_inputs.clear()
         self.add(PAIRS)
 
     def renew(self, position: int) -> None:
         if position % RENEW_EVERY == 0:
-            self.add(RENEW_EVERY * NEW)
+            self.add(RENEW_EVERY * NEW[self.sentences.config.temperatures > 1])
 
     @torch.no_grad()
     def add(self, n: int) -> None:
         """About n pairs more, in the place of the oldest."""
         e = self.model.encode(self.inputs(max(1, n // self.sentences.config.candidates)))
-        s = self.sentences.population(e.distribution).s
-        e_each = e[torch.arange(len(e.z0)).repeat(len(s))]
-        q = e_each.distribution
-        self.of_pairs.add(loc=q.loc, scale=q.scale, z0=e_each.z0, s=s.flatten(0, 1))
-        few = OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES
-        if states := off_sentence(self.model, e, self.perturbed_sd, self.sentences, few):
-            self.of_states.add(s=states.z, **states._asdict())
+        s = self.sentences.population(e.distribution).s.transpose(0, 1)
+        q = e.distribution
+        self.of_inputs.add(loc=q.loc, scale=q.scale, z0=e.z0, s=s)
 
-    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
-        drawn = self.of_pairs.draw(n)
-        return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
-
-    def off(self, _: Encoding) -> OffSentence | None:
-        if not self.of_states:
-            return None
-        drawn = self.of_states.draw(OFF_SENTENCE_STATES)
-        return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])
+    def candidates(self, n: int) -> tuple[Encoding, Tensor]:
+        drawn = self.of_inputs.draw(n)
+        s = drawn["s"]
+        order = torch.rand(s.shape[:2], device=s.device).argsort(1)  # the first is any of them
+        s = s.gather(1, order[..., None].expand_as(s))
+        return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), s

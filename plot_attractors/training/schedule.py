@@ -31,12 +31,13 @@ Scalar = float | Tensor
 
 
 class At(NamedTuple):
-    """Where an update is: its number in the schedule, and the part of its phase that is done (0 to
-    1).
+    """Where an update is: its number in the schedule and in its phase, and the part of the phase
+    that is done (0 to 1).
     """
 
     position: int
     progress: float
+    update: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Schedule:
         phase, left = self.phase, self._ends[self._index] - self.position
         if left == phase.updates and phase.begin is not None:
             phase.begin()
-        metrics = phase.update(At(self.position, 1 - left / phase.updates))
+        metrics = phase.update(At(self.position, 1 - left / phase.updates, phase.updates - left))
         self.position += 1
         return metrics
 

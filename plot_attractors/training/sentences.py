@@ -26,7 +26,6 @@ MOVES = 2  # Gibbs moves of every annealed candidate at each temperature
 FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
 CELLS = 800_000  # entries of a table of proposed sentences held at once
-SEARCHED = 16, 10, 2  # candidates, temperatures and moves of a search for a nearest embedding
 
 
 class ExactSentences:
@@ -50,6 +49,10 @@ class ExactSentences:
         posterior = self.model.posterior(q, language, beta)
         return (posterior if power == 1 else posterior.power(power)).sample()
 
+    def draws(self, q: Normal, n: int) -> Tensor:
+        """(n, B, width) sentences ∝ R(s; x)."""
+        return self.model.posterior(q).sample(torch.Size([n]))
+
     def of(self, model: AttractorModel) -> ExactSentences:
         """The same of another model."""
         return ExactSentences(model)
@@ -58,10 +61,6 @@ class ExactSentences:
         """Whether sentences of another language of the same tokens can be drawn."""
         posterior = self.model.posterior
         return posterior.factored and posterior.factors(language) is not None
-
-    def nearest(self, z: Tensor) -> Tensor:
-        """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
-        return self.model.readout.nearest(z)
 
 
 @dataclass(frozen=True)
@@ -165,20 +164,6 @@ class SampledSentences:
         """With fewer candidates, for where one sentence of each input is asked for, or few."""
         c = self.config
         return c if c.temperatures == 1 else replace(c, candidates=max(1, c.candidates // FEW))
-
-    @torch.no_grad()
-    def nearest(self, z: Tensor) -> Tensor:
-        """Found by annealing N(z; ẑ_s, ε²) over sentences."""
-        candidates, hot, moves = SEARCHED
-        language, embed = self.model.language, self.model.embed
-        width = self.model.epsilon
-
-        def log_n(s: Tensor) -> Tensor:
-            return -0.5 * ((z - embed(s)) / width).square().sum(-1)
-
-        s = prior_policy(language, (candidates, len(z)), z.device).sample()
-        s = anneal(language, s, language.log_prior(s), log_n, temperatures(hot, 1.0, 1e-4), moves).s
-        return s[log_n(s).argmax(0), torch.arange(len(z))]
 
     def policy_loss(self, q: Normal) -> Tensor:
         """VarGrad of P_θ(s | z0) per input: the variance, over draws s of one input, of

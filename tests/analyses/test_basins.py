@@ -28,7 +28,8 @@ class Field(nn.Module):
         self.to_, self.rate = to, rate
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
-        assert t == 0 or context is not None
+        assert context is not None
+        z = z[..., : context.shape[-1]]
         return Normal(z + self.rate * (self.to_(z) - z), 1e-3)
 
 

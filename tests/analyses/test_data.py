@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from plot_attractors.data import (
-    ColouredSprites,
-    HierarchicalBinaryVectors,
-)
+from plot_attractors.data import ColouredSprites, HierarchicalBinaryVectors
 from plot_attractors.runs import registry
 from tests.small import Untrained
 

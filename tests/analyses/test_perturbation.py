@@ -30,6 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Untrained:
     monkeypatch.setattr(sampling, "sentences_in_use", every)
     result = untrained()
     result.model.steps = 4
+    result.model.encoder.mean[-1].weight.mul_(20)  # inputs are at several sentences
     random_decoder(result)
     return result
 

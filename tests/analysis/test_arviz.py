@@ -84,7 +84,7 @@ def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path
         posterior, stats = at["posterior"], at["sample_stats"]
         z = torch.tensor(posterior["z"].transpose("step", "input", "latent").values)
         s = torch.tensor(posterior["tokens"].values).float()
-        torch.testing.assert_close(z[0], encoding.z0 + model.onset.vector)
+        torch.testing.assert_close(z[0], encoding.z0)
         np.testing.assert_array_equal(stats["length"], s.sum(-1))
         log_r = model.reward(encoding.distribution, None, s)
         np.testing.assert_allclose(stats["log_reward"], log_r, rtol=1e-4, atol=1e-4)
@@ -114,7 +114,7 @@ def test_densities_of_paths(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     s = torch.tensor(tree["posterior"]["tokens"].values)[0, 1].float()
     log_q = model.readout(z[-1], encoding.z0).log_prob(s)
     for t in range(model.steps):
-        step = model.forward_dynamics(z[t], float(t), encoding.z0)
+        step = model.transition(z[t], float(t), encoding.z0)
         log_q = log_q + step.log_prob(z[t + 1]).sum(-1)
     np.testing.assert_allclose(stats["log_q"], log_q, rtol=1e-4, atol=1e-3)
     log_w = path_log_weight(model, encoding, z, s)

@@ -12,6 +12,7 @@ from plot_attractors.analysis.responses import (
     exact_choices,
     respond,
     simulate,
+    trials,
 )
 
 from ..attractors import T, tiny
@@ -44,19 +45,34 @@ def test_a_choice_may_last_while_sentences_change() -> None:
 
 
 def test_a_simulation_may_begin_elsewhere_or_go_on_from_a_later_time() -> None:
-    model, z = tiny({"dynamics.sees": ("time",)}), torch.randn(4, 3)
+    model, z = tiny(), torch.randn(4, 3)
     trajectories = []
-    for start in (None, model.initial(z)):
+    for start in (None, z):
         torch.manual_seed(0)
         trajectories.append(simulate(model, z, T, start=start))
     assert_close(*trajectories)
-    torch.manual_seed(0)
-    noise = torch.randn(z.shape)
-    for time in (0, 3):
-        to = model.transition(z, float(time), z)
+    for state in (model.at_rest(z), trajectories[0][3]):
+        to = model.transition(state, 3.0, z)
         torch.manual_seed(0)
-        later = simulate(model, z, 1, start=z, time=time)
+        noise = torch.randn(state.shape)
+        torch.manual_seed(0)
+        later = simulate(model, z, 1, start=state, time=3)
         assert_close(later[1], to.mean + to.stddev * noise)
+
+
+def test_trials_that_are_drawn_again_by_their_weights_are_nearer_to_the_posterior() -> None:
+    """Where every path has about as much weight as others, thirty are enough."""
+    torch.manual_seed(0)
+    model = tiny({"epsilon": 1.0, "steps": 2}).requires_grad_(False)
+    e = model.encode(torch.randint(2, (1, 8)).float())[torch.zeros(400, dtype=torch.long)]
+    p = model.posterior.log_prob(e.distribution)[0].exp()
+    off = []
+    for resample in (1, 30):
+        z, s = trials(model, e, resample)
+        assert z.shape == (2 * model.steps + 1, 400, model.latent + model.memory.size)
+        share = torch.bincount(model.language.row(s), minlength=len(p)) / 400
+        off.append(float((share - p).abs().sum() / 2))
+    assert off[1] < 0.15 < 0.3 < off[0]
 
 
 def test_exact_choices_are_the_posterior_summed() -> None:

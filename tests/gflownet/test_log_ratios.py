@@ -187,22 +187,6 @@ def test_particles_that_the_model_excludes_have_no_weight_in_forward_kl() -> Non
         ForwardKL(2).loss(model, guide)
 
 
-def test_particles_of_other_sites_are_as_one_site() -> None:
-    def model() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.5)):
-            pyro.sample("z", dist.Bernoulli(0.3))
-
-    def guide() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.4)):
-            pyro.sample("z", dist.Bernoulli(0.6))
-
-    r = LogRatioLoss(40, vectorize_particles=False).log_ratios(model, guide)
-    assert r.total.shape == (40,)
-    known = {0.5 / 0.6, 0.5 * 0.3 / (0.4 * 0.6), 0.5 * 0.7 / (0.4 * 0.4)}
-    for ratio in r.total.exp().tolist():
-        assert min(abs(ratio - value) for value in known) < 1e-5
-
-
 # -- masks
 
 
@@ -223,17 +207,14 @@ def ragged_guide(x: Tensor, counts: Tensor) -> None:
         pyro.sample("z", dist.Normal(x / 2, 0.5**0.5))
 
 
-@pytest.mark.parametrize("vectorize", [True, False])
-def test_what_both_programs_mask_does_not_count(vectorize: bool) -> None:
+def test_what_both_programs_mask_does_not_count() -> None:
     exact = dist.Normal(0.0, 2**0.5).log_prob(X)[COUNTS].sum()
-    loss = VarGrad(5, vectorize_particles=vectorize)
     masked = poutine.mask(ragged_guide, mask=COUNTS)
-    torch.testing.assert_close(
-        loss.log_ratios(ragged, masked, X, COUNTS).total.detach(), exact.expand(5)
-    )
+    total = VarGrad(5).log_ratios(ragged, masked, X, COUNTS).total
+    torch.testing.assert_close(total.detach(), exact.expand(5))
 
 
-# -- one run or many
+# -- one run of all particles
 
 
 def test_checks_leave_the_random_stream_alone() -> None:
@@ -266,7 +247,6 @@ def test_a_second_pair_with_deeper_plates() -> None:
     z = r.values["z"].flatten()
     expected = dist.Normal(z[:, None], 1.0).log_prob(x).sum(1)
     torch.testing.assert_close(r.total, expected)
-    assert loss.vectorize_particles
 
 
 def test_a_batch_plate_with_plates_inside() -> None:

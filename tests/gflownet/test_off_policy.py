@@ -13,13 +13,7 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from plot_attractors.gflownet import (
-    LogRatioLoss,
-    Replay,
-    ReplayBuffer,
-    temper,
-    tempered,
-)
+from plot_attractors.gflownet import LogRatioLoss, Replay, ReplayBuffer, temper, tempered
 from plot_attractors.gflownet.replay import Rarity, rarity_weights
 from plot_attractors.language import Language
 

@@ -13,30 +13,16 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import SVI
-from pyro.infer.autoguide import (
-    AutoMultivariateNormal,
-    AutoNormal,
-    AutoStructured,
-)
+from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, AutoStructured
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import LogRatios, TrajectoryBalance, VarGrad
 from plot_attractors.gflownet.programs import FixedValues
 
-from ..problems import (
-    LOG_EVIDENCE,
-    POSTERIOR_MEAN,
-    POSTERIOR_SD,
-    gaussian_guide,
-    gaussian_model,
-)
+from ..problems import LOG_EVIDENCE, POSTERIOR_MEAN, POSTERIOR_SD, gaussian_guide, gaussian_model
 
 positive = dist.constraints.positive
-
-
-# a fall-back to the loop must be meant
-pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
 def fit(model: Any, guide: Any, loss: Any, steps: int, lr: float = 0.02, *args: Any) -> float:
@@ -85,7 +71,6 @@ def test_gaussian_with_every_kind_of_guide(make: Any, local: bool, behaviour: An
     pyro.settings.set(module_local_params=local)
     loss, program = TrajectoryBalance(num_particles=16, behaviour=behaviour), make()
     fit(gaussian_model, program, loss, 400, 0.05)
-    assert loss.vectorize_particles
     assert float(loss.log_z.detach()) == pytest.approx(LOG_EVIDENCE, abs=0.05)
     check_gaussian(program)
     assert any("log_z" in name for name in pyro.get_param_store()) != local
@@ -102,8 +87,7 @@ def test_a_torch_optimizer_finds_all_parameters(local: bool) -> None:
     assert all(p.grad is not None for p in parameters.values())
 
 
-@pytest.mark.parametrize("vectorize", [True, False])
-def test_model_and_guide_share_a_random_subsample(vectorize: bool) -> None:
+def test_model_and_guide_share_a_random_subsample() -> None:
     x = torch.randn(50)
 
     def model() -> None:
@@ -115,14 +99,13 @@ def test_model_and_guide_share_a_random_subsample(vectorize: bool) -> None:
         with pyro.plate("data", 50, subsample_size=4) as index:
             pyro.sample("z", dist.Normal(0.8 * x[index], 0.2**0.5))
 
-    objective = VarGrad(5, batch_plate="data", vectorize_particles=vectorize)
+    objective = VarGrad(5, batch_plate="data")
     first, second = (objective.log_ratios(model, guide).total.detach() for _ in range(2))
-    assert objective.vectorize_particles == vectorize
     assert first.std(0).max() < 1e-5  # the exact posterior of each element, whichever they are
     assert not torch.equal(first, second)
 
 
-# -- scales, masks, one run or many
+# -- scales, one run of all particles
 
 
 def test_poutine_scale_tempers() -> None:
@@ -137,7 +120,8 @@ def test_poutine_scale_tempers() -> None:
     assert VarGrad(8).loss(model, guide) < 1e-10
 
 
-def test_vectorised_and_loop_agree() -> None:
+@pytest.mark.parametrize("particles", [1, 3])
+def test_particles_score_as_when_they_are_run_alone(particles: int) -> None:
     """On fixed values of a behaviour policy, in nested plates, of events of two dimensions."""
     values = torch.linspace(-1, 1, 24).reshape(3, 2, 4), torch.linspace(-2, 2, 6).reshape(2, 3)
 
@@ -153,33 +137,14 @@ def test_vectorised_and_loop_agree() -> None:
                 pyro.sample("w", dist.Delta(values[1]) if kind == "fixed" else w)
 
     model, guide, fixed = (partial(program, kind) for kind in ("model", "guide", "fixed"))
-    losses, gradients = [], []
-    for vectorize in (True, False):
-        loss = TrajectoryBalance(3, log_z=1.0, behaviour=fixed, vectorize_particles=vectorize)
-        losses.append(loss.loss_and_grads(model, guide))
-        gradients.append(pyro.param("scale").unconstrained().grad.clone())
-        pyro.param("scale").unconstrained().grad = None
-        assert loss.vectorize_particles == vectorize
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.parametrize("fault", ["sums over particles", "branches"])
-def test_programs_that_do_not_vectorise_fall_back_to_a_loop(fault: str) -> None:
-    def guide() -> Tensor:
-        return pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
-
-    def model() -> None:
-        z = guide()
-        branch = z.sum() if fault == "sums over particles" else 1.0 if z[0] > 0 else 2.0
-        pyro.factor("f", torch.as_tensor(branch))
-
-    loss = VarGrad(6)
-    with pytest.warns(UserWarning, match=r"in a loop, .* do not vectorise \(.+\): where"):
-        ratios = loss.log_ratios(model, guide)
-    z = ratios.values["z"]
-    alone = z.sum(-1) if fault == "sums over particles" else torch.where(z[:, 0] > 0, 1.0, 2.0)
-    torch.testing.assert_close(ratios.total, alone)
+    loss = TrajectoryBalance(particles, log_z=1.0, behaviour=fixed)
+    value = loss.differentiable_loss(model, guide)
+    alone: Any = [FixedValues(dict(zip("zw", values, strict=True)))(of) for of in (model, guide)]
+    log_p, log_q = (poutine.trace(of).get_trace().log_prob_sum() for of in alone)
+    expected = (1.0 + log_q - log_p.detach()).square()
+    torch.testing.assert_close(value, expected)
+    scale = pyro.param("scale").unconstrained()
+    torch.testing.assert_close(*(torch.autograd.grad(of, scale) for of in (value, expected)))
 
 
 # -- log Z as a parameter

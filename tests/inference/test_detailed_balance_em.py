@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from pyro import poutine
 from torch import Tensor, nn
 
+from plot_attractors.gflownet import DetailedBalance, Trajectories
 from plot_attractors.gflownet.replay import rarity_weights
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.runs import registry
@@ -24,7 +26,7 @@ PROGRAM = registry.load("inference", "detailed_balance_em")
 PAPER = registry.load("models", "algorithms").PRESETS["paper"]
 MODELS: tuple[dict[str, Any], ...] = (
     PAPER,
-    {"dynamics.sees": ("time", "context"), "reward.beta": 0.3},
+    {"reward.beta": 0.3},
     {"language.groups": (1,) * 32, "language.max_length": 7, "steps": 1},  # too many to list
 )
 
@@ -82,8 +84,10 @@ def test_the_buffer_holds_on_policy_exploring_and_backward_trajectories_by_their
     fit = run_to(build(model=model, pretrain=0), "e_step")
     fit.phase.begin()
     buffer = fit.state["replay"].entries
-    z, s = buffer["z"], buffer["s"]
-    assert z.shape == (40, T + 1, D)
+    z, s = buffer["z"][..., :D], buffer["s"]
+    assert buffer["z"].shape == (40, T + 1, D + 1 + D)
+    clock = buffer["z"][..., D] - 4 * 0.8 ** torch.arange(T + 1.0)
+    assert clock.abs().max() < 6 * model.epsilon, "memory is not explored"
     kernel = model.terminal_kernel(s)
     backward = ((z[:, -1] - kernel.loc).abs() < 5 * model.epsilon).all(-1)
     dreamt = (z[:, 0] > 4).all(-1)  # z0 ~ P(z0 | ẑ_s), not that of an input
@@ -122,7 +126,7 @@ def test_labels_come_from_the_policy_itself(monkeypatch: pytest.MonkeyPatch) -> 
     with poutine.trace() as traced:
         fit.phase.begin()
     node: Any = traced.trace.nodes
-    z = torch.stack([node[f"z_{t}"]["value"] for t in range(T + 1)])
+    z = torch.stack([node[f"z_{t}"]["value"][..., :D] for t in range(T + 1)])
     assert (z[1:] - z[:-1]).norm(dim=-1).max() < 0.01
     pairs = fit.state["pairs"].entries
     assert torch.equal(pairs["s"], node["s"]["value"])
@@ -146,7 +150,7 @@ def test_both_balances_see_states_of_the_buffer() -> None:
     result = []
     for _ in range(20):
         fit.step()
-        buffer = fit.state["replay"].entries["z"]
+        buffer = fit.state["replay"].entries["z"][..., :D]
         whole = of_flow[-1][0].transpose(0, 1)
         assert (whole[:, None] == buffer).all((-1, -2)).any(1).all()
         trajectories = [z for z, *_ in of_discretizer if z.dim() == 3]  # drawn and scored
@@ -173,10 +177,24 @@ def test_rare_sentences_are_drawn_more_often() -> None:
     while fit.phase.name == "e_step" and fit.phase.cycle == 0:
         fit.step()
         z0 = calls[-1][2]
-        rare.append((z0[:, None] == buffer["z"][36:, 0]).all(-1).any(1).float().mean())
+        rare.append((z0[:, None] == buffer["z"][36:, 0, :D]).all(-1).any(1).float().mean())
     expected = rarity_weights(s)[36:].sum()
     assert expected > 0.85
     assert torch.stack(rare).mean() == pytest.approx(float(expected), abs=0.03)
+
+
+def test_memory_cancels_from_the_balance() -> None:
+    """Residuals are those of latent states: the flow and both steps of memory are in balance."""
+    model, z0 = tiny(name="algorithms"), torch.randn(6, D)
+    path = Trajectories(model.trajectories(z0), z0)
+    z, t, zero = path.z, path.times, SimpleNamespace(log_flow=lambda z, t: z.new_zeros(z.shape[:2]))
+    steps = DetailedBalance(model.forward_step, model.backward_step)
+    flow = PROGRAM.WithMemory(zero, model, z0)
+    expected = model.forward_dynamics(z[:-1], t[:-1]).log_prob(z[1:, :, :D]).sum(-1)
+    back = model.backward_dynamics(z[2:], t[2:], z0).log_prob(z[1:-1, :, :D]).sum(-1)
+    expected[1:] -= back
+    assert torch.allclose(steps.residuals(path, flow), expected, atol=1e-2, rtol=1e-4)
+    assert not torch.allclose(steps.residuals(path, zero), expected, atol=1.0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"reward.decodability": "posterior", "reward.beta": 0.5}])
@@ -197,7 +215,7 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
             self.offset = nn.Parameter(torch.zeros(()))
 
         def forward(self, z: Tensor, z0: Tensor, explore: float = 0.0) -> TabulatedSentences:
-            return TabulatedSentences(log_joint(z, z0), model.language)
+            return TabulatedSentences(log_joint(z[..., :D], z0), model.language)
 
         def score(self, s: Tensor, z: Tensor, z0: Tensor) -> tuple[Tensor, float]:
             return self(z, z0).log_prob(s) + self.offset, 0.0
@@ -215,25 +233,15 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_both_flows_are_of_the_buffers_sentence_unless_new_ones_are_asked_for(new: bool) -> None:
+def test_both_flows_are_of_the_buffers_sentence_unless_new_ones_are_asked_for(
+    new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Algorithm 3 as printed."""
     fit = run_to(build(**({"flow_sentences": "new"} if new else {})), "e_step")
+    kind, given = PROGRAM.gflownet.SampledFlow, list[Any]()
+    spy = lambda *of, **more: given.append(more["sentences"]) or kind(*of, **more)  # noqa: E731
+    monkeypatch.setattr(PROGRAM.gflownet, "SampledFlow", spy)
     fit.step()
-    buffer, scored = fit.state["replay"].entries, []
-    score = fit.model.reward.__call__
-
-    def reward(q: Any, z: Any, s: Tensor) -> Tensor:
-        scored.append(s)
-        result: Tensor = score(q, z, s)
-        return result
-
-    fit.model.reward.__class__ = type("Watched", (type(fit.model.reward),), {
-        "__call__": lambda _, *arguments: reward(*arguments)
-    })  # fmt: skip
-    fit.step()
-    s = scored[0][0]  # (T + 1, B, width)
-    assert s.shape[:2] == (T + 1, 8)
-    same = (s == s[:1]).all(-1).all(0)
-    assert bool(same.all()) != new
-    if not new:
-        assert (s[0][:, None] == buffer["s"]).all(-1).any(1).all()
+    buffer = fit.state["replay"].entries["s"]
+    assert (given[0] is None) is new
+    assert new or (given[0][:, None] == buffer).all(-1).any(1).all()

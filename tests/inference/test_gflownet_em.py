@@ -57,6 +57,6 @@ def test_phases() -> None:
 
 
 def test_noise_that_no_state_stays_with_is_refused() -> None:
-    for settings in ({"epsilon": 0.4}, {"dynamics.min_sd": 0.05}):
+    for settings in ({"epsilon": 0.4}, {"epsilon": 0.001}):
         with pytest.raises(ValueError, match=r"the bounds from .* to 0.2 exclude"):
             build(settings)

@@ -67,8 +67,7 @@ def test_names_of_columns_and_their_negations_are_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    "distribution",
-    [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.log_p)],
+    "distribution", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.log_p)]
 )
 def test_what_is_no_derivation_has_no_probability(distribution: Any) -> None:
     grammar = paths(2)

@@ -8,11 +8,7 @@ import math
 import pytest
 import torch
 
-from plot_attractors.language_of_thought import (
-    Grammar,
-    examples,
-    labels,
-)
+from plot_attractors.language_of_thought import Grammar, examples, labels
 from plot_attractors.language_of_thought import meaning as meanings
 
 N = torch.arange(1, 31)

@@ -11,11 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.analysis.sampling import (
-    path_log_weight,
-    sentence_distribution,
-    states_at,
-)
+from plot_attractors.analysis.sampling import path_log_weight, sentence_distribution, states_at
 from plot_attractors.language import Language
 from plot_attractors.measures.calibration import (
     distances,
@@ -104,7 +100,6 @@ def test_path_weights_average_to_the_exact_partition_function(options: dict[str,
 def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     m = model()
     m.forward_dynamics.sd_range = 1e-6, 1e-6  # draws of an input agree, inputs do not
-    m.forward_dynamics.max_sd.fill_(1e-6)
     encoding = m.encode(torch.bernoulli(torch.full((4, 6), 0.5)))
     states = states_at(m, encoding, 3, [2, 4, 10])
     assert states.shape == (3, 4, 3, 2)

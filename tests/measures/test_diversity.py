@@ -12,11 +12,7 @@ from scipy.special import digamma
 from scipy.stats import beta, chi2, ncx2, qmc
 from torch import Tensor
 
-from plot_attractors.measures.diversity import (
-    FLOOR,
-    diversity,
-    gaussian_sd,
-)
+from plot_attractors.measures.diversity import FLOOR, diversity, gaussian_sd
 
 
 def normal(*shape: int) -> Tensor:

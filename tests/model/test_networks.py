@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from pyro import poutine
@@ -10,19 +13,19 @@ from torch import nn
 
 from plot_attractors.language import Language
 from plot_attractors.model.bits import number_inputs
+from plot_attractors.model.memory import Memory
 from plot_attractors.model.networks import (
     Discretizer,
+    Dynamics,
+    HopfieldDynamics,
     SentenceEncoder,
     bounded_step,
 )
-from plot_attractors.model.nn import (
-    FourierFeatures,
-    ImageGenerator,
-    MaskedLinear,
-)
+from plot_attractors.model.nn import FourierFeatures, ImageGenerator, MaskedLinear
 
 from ..attractors import B, D, T, tiny
 from ..small import as_built
+from ..training.models import build_model
 
 
 def same(p: Normal, q: Normal) -> bool:
@@ -34,24 +37,25 @@ def states(n: int) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("sees", [(), ("time",), ("context",), ("time", "context")])
-def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...]) -> None:
-    model = tiny({"dynamics.sees": sees})
-    f = model.forward_dynamics
-    assert model.input_dependent is ("context" in sees)
+def test_dynamics_see_what_they_are_told_to(sees: tuple[str, ...]) -> None:
+    """Later times than the last are as it."""
+    told = {"time": "time" in sees, "context": "context" in sees}
+    model = tiny(name="algorithms")
+    model.forward_dynamics = f = Dynamics(D, T, memory=1 + D, last=T - 1, units=16, **told)
+    assert model.input_dependent is told["context"]
     z, a, b = states(3)
-    assert same(f(z, 1.0, a), f(z, 2.0, a)) is ("time" not in sees)
-    assert same(f(z, 1.0, a), f(z, 1.0, b)) is ("context" not in sees)
-    assert (f.context_features is not None) == ("context" in sees)
-    if "context" not in sees:
-        assert same(f(z, 2.0, a), f(z, 2.0))
+    z, faded = model.initial(z), model.at_rest(z)
+    assert same(f(z, T - 2.0, a), f(z, T - 1.0, a)) is not told["time"]
+    assert same(f(z, T - 1.0, a), f(z, 5.0 * T, a))
+    assert same(f(z, 1.0, a), f(z, 1.0, b)) is not told["context"]
+    assert not same(f(z, 1.0, a), f(faded, 1.0, a))
 
 
 def test_backward_dynamics_correction_and_log_z_see_time_and_context() -> None:
     model = tiny(name="algorithms")
     z, a, b = states(3)
     f, g, log_z = model.backward_dynamics, model.flow_correction, model.log_partition
-    assert not same(f(z, 1.0, a), f(z, 3.0, a))
-    assert not same(f(z, 1.0, a), f(z, 1.0, b))
+    assert (f.time, f.context, f.last) == (True, True, T + 1)
     for of in (lambda c: g(z, 1.0, c), lambda c: log_z(z, c)):
         assert not torch.allclose(of(a), of(b))
     t = torch.arange(T + 1.0)[:, None, None]
@@ -61,13 +65,75 @@ def test_backward_dynamics_correction_and_log_z_see_time_and_context() -> None:
     assert (every[:T] != 0).all()
 
 
-def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> None:
-    model = tiny({"dynamics.sees": ("time", "context")})
-    z, c = states(2)
-    for f, last in ((model.forward_dynamics, T - 1.0), (model.backward_dynamics, T + 1.0)):
-        assert not same(f(z, last, c), f(z, last - 1, c))
-        assert same(f(z, last, c), f(z, last + 1, c))
-        assert same(f(z, last, c), f(z, 5.0 * T, c))
+def hopfield(amplitude: float = 2.0, noise: float = 1.0, **options: Any) -> HopfieldDynamics:
+    """Their network has random biases and last weights."""
+    f = HopfieldDynamics(D, Memory(D, amplitude, 0.05), **{"patterns": 12, "units": 16, **options})
+    for p in f.net[-1].parameters():
+        torch.nn.init.normal_(p, std=noise)
+    return f
+
+
+@pytest.mark.parametrize("amplitude", [0.0, 2.0])
+@pytest.mark.parametrize("axes", [True, False])
+def test_hopfield_dynamics_are_bounded_and_see_states_and_memory(
+    axes: bool, amplitude: float
+) -> None:
+    z, c = torch.randn(4, 25, D + (1 + D if amplitude else 0)), torch.randn(25, D)
+    f, other = (hopfield(amplitude, 3.0, axes=axes) for _ in range(2))
+    to = f(z, 1.0, c)
+    assert same(f(z[1], 3.0, -c), Normal(to.loc[1], to.scale[1]))
+    assert 0.2 < (to.loc - z[..., :D]).norm(dim=-1).max() <= 0.25 + 1e-5
+    one = hopfield(amplitude, 3.0, axes=axes, patterns=D if axes else 1)(z).scale
+    assert 0.001 <= one.min() < 0.02 < 0.05 < one.max() <= 0.2, "one pattern has no spread"
+    moved = z + torch.nn.functional.pad(torch.zeros(D), (0, z.shape[-1] - D), value=0.3)
+    assert same(f(moved), to) is not amplitude
+    other.prepare(Normal(torch.randn(9, D), 1.0))
+    f.load_state_dict(other.state_dict())
+    assert torch.equal(f(z).loc, other(z).loc)
+
+
+@pytest.mark.parametrize(("axes", "n"), [(True, 12), (False, 20), (False, 50)])
+def test_patterns_begin_at_embeddings_that_differ(axes: bool, n: int) -> None:
+    f = hopfield(noise=0.02, axes=axes, patterns=n)
+    z_hat = (torch.randn(25, D) * torch.tensor([0.2, 5.0, 1.0])).repeat(2, 1)
+    f.prepare(Normal(z_hat, 2.0))
+    assert f.scale == 2.0, "z_hat.std(0) is about (0.2, 5, 1)"
+    for own, of in zip(f.pattern, z_hat.T[..., None] if axes else z_hat[None], strict=True):
+        found = (own[:, None] == of[:25]).all(-1).long()
+        assert (found.sum(1) == 1).all()
+        assert found.sum(0).max() == -(-len(own) // 25), "as often as any other"
+    f.prepare(Normal(torch.zeros(25, D), 2.0))
+    assert f(torch.randn(9, 2 * D + 1)).loc.isfinite().all(), "all embeddings are one"
+
+
+@pytest.mark.parametrize("axes", [True, False])
+def test_hopfield_dynamics_may_be_the_step_to_the_moments_of_all_sentences(axes: bool) -> None:
+    """z′ ~ N(ρ z + (1 − ρ) E[ẑ | z], (1 − ρ)² Var[ẑ | z] + s²) by P(s | z), here of patterns at all
+    embeddings, or at all of each axis, and w ∝ P(s) N(z; ẑ_s, ε²).
+    """
+    language, epsilon, rho, own_sd = Language((1,) * 6, 0, length_cost=0.5), 0.4, 0.7, 0.07
+    model = build_model(axes=axes, language=language, epsilon=epsilon).requires_grad_(False)
+    f, every = hopfield(patterns=12 if axes else 64, axes=axes, max_step=9.0), model.sentences
+    f.requires_grad_(False).scale.fill_(1.3)
+    for k, pattern in enumerate(f.pattern):
+        s = every[(every[:, torch.arange(6) % 3 != k] == 0).all(1)] if axes else every
+        pattern.copy_(model.embed(s)[:, [k]] if axes else model.embed(s))
+        f.bias[k] = model.reward.log_prior(s)
+    low, high, own = torch.tensor([*f.sd_range, own_sd]).log()
+    gamma, gain = math.log(0.5 * (1.3 / epsilon) ** 2), 1 + math.log((1 - rho) / rho)
+    noise = float(torch.logit((own - low) / (high - low))) - 0.5
+    f.net[-1].weight.zero_()
+    *parts, query = f.net[-1].bias.split(f.sizes)
+    for part, value in zip(parts, (gamma, 0.0, 0.0, gain, 0.0, noise), strict=True):
+        part.fill_(value)
+    f.bias -= (f.key @ query)[:, None]
+    z = 0.6 * torch.randn(50, 2 * D + 1)
+    p, z_hat, to = model.readout.log_prob(z).exp(), model.embeddings(), f(z)
+    end = p @ z_hat
+    sd = ((1 - rho) ** 2 * (p @ z_hat**2 - end**2) + own_sd**2).sqrt()
+    assert torch.allclose(to.loc, rho * z[:, :D] + (1 - rho) * end, atol=1e-4)
+    assert torch.allclose(to.scale, sd, atol=1e-4)
+    assert p.max(1).values.median() < 0.97, "or the nearest pattern would do"
 
 
 @pytest.mark.parametrize("axes", [True, False])

@@ -28,15 +28,7 @@ from plot_attractors.training import MStep, MStepConfig, input_source
 from plot_attractors.training.m_step import elbo
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
-from ..attractors import (
-    HBV,
-    T,
-    changed,
-    inputs,
-    snapshot,
-    tiny,
-    with_data,
-)
+from ..attractors import HBV, T, changed, inputs, snapshot, tiny, with_data
 from ..training.models import build_model
 from ..training.test_m_step import bits
 
@@ -58,14 +50,12 @@ def part(found: Callable[..., Any]) -> nn.Module:
 # -- parts that are replaced
 
 
-def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None:
-    """Before training, they are the same kernel."""
+def test_backward_dynamics_after_the_walk_are_the_forward_dynamics_that_there_are() -> None:
     model, _ = with_data(HBV)
-    z, z0 = torch.randn(7, 3), torch.randn(7, 3)
-    model.forward_dynamics = new = Dynamics(3, T, units=16)
-    new.max_sd.fill_(0.6)
-    back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
-    assert torch.allclose(back.loc, forth.loc, atol=1e-5)
+    z0 = torch.randn(7, 3)
+    z = model.initial(z0)
+    model.forward_dynamics = new = Dynamics(3, T, memory=model.memory.size, units=16)
+    assert torch.equal(model.backward_dynamics(z, 3.0, z0).loc, new(z, 3.0, z0).loc)
 
 
 def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
@@ -103,7 +93,7 @@ def test_a_new_reward_language_or_discretizer_is_that_of_all() -> None:
         ("sentence_encoder", lambda s: LogNormal(s[..., :3], 1.0), r"a Normal .* a LogNormal \(2"),
         ("sentence_encoder", lambda s: s[..., :3], r"encoder Own must return .* a Tensor \(2, 3"),
         ("encoder", lambda x: Normal(x, 1.0), r"encoder Own must return a Normal over \(n, d\)"),
-        ("backward_dynamics", lambda z, t, c: Normal(z[:1], 1.0), r"returns a Normal \(1, 3\)"),
+        ("backward_dynamics", lambda z, t, c: Normal(c[:1], 1.0), r"returns a Normal \(1, 3\)"),
         ("discretizer", lambda z, c: z, "discretizer Own must return a distribution over sent"),
         ("log_partition", lambda z, c: None, r"must return a tensor \(n,\).*returns a NoneType"),
         ("decoder", lambda z: z, "decoder Own must return a distribution over inputs"),
@@ -113,10 +103,11 @@ def test_a_part_that_is_not_as_it_must_be_is_refused(name: str, found: Any, sent
     """When a model is built, and, of one that was changed, when its training is."""
     model, data = with_data(HBV, "algorithms")
     parts = {key: getattr(model, key) for key in PARTS if key not in OPTIONAL}
-    assert AttractorModel(model.language, **parts, steps=T).latent == 3
+    parts |= {"steps": T, "memory": model.memory}
+    assert AttractorModel(model.language, **parts).latent == 3
     if name in parts:
         with pytest.raises(ValueError, match=sentence):
-            AttractorModel(model.language, **{**parts, name: part(found)}, steps=T)
+            AttractorModel(model.language, **{**parts, name: part(found)})
     setattr(model, name, part(found))
     with pytest.raises(ValueError, match=sentence):
         input_source(data, model)
@@ -159,7 +150,7 @@ class Still(AttractorModel):
     """States rest at z0 + 7."""
 
     def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
-        return 0 * super().trajectories(z0, steps, **options) + z0 + 7.0
+        return 0 * super().trajectories(z0, steps, **options) + self.at_rest(z0 + 7.0)
 
 
 def test_an_override_of_trajectories_is_that_of_guide_and_analyses() -> None:
@@ -168,9 +159,9 @@ def test_an_override_of_trajectories_is_that_of_guide_and_analyses() -> None:
     model.__class__ = Still
     x = data.batch(5).x
     e, z, _ = model.guide(x)
-    explored = model.guide(x, exploring(model.forward_dynamics, 0.5, 0.25))[1]
+    explored = model.guide(x, exploring(model.transition, 0.5, 0.25, 3))[1]
     for states in (z, explored):
-        assert torch.equal(states, (e.z0 + 7.0).expand(T + 1, -1, -1))
+        assert torch.equal(states, model.at_rest(e.z0 + 7.0).expand(T + 1, -1, -1))
     assert torch.equal(model.describe(x).z[:, 0], e.z0 + 7.0)
     assert torch.equal(perturbed_trajectories(model, e.z0, e.z0), e.z0 + 7.0)
 

@@ -20,7 +20,7 @@ from .untrained import untrained
     [
         ("full", {"vocabulary": 500}),
         ("smoke", {"steps": 8, "language.groups": (3, 2), "hold_out": False}),
-        ("demo", {"reward.beta": 0.5, "dynamics.sees": ("time",)}),
+        ("demo", {"reward.beta": 0.5, "dynamics.memory": 1.0}),
     ],
 )
 def test_the_command_gives_the_same_settings(

@@ -6,11 +6,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from plot_attractors.report import report
+from plot_attractors.model.networks import Dynamics
+from plot_attractors.report import report, viewer
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
@@ -71,25 +73,53 @@ def test_the_slider_and_play_move_the_states(opened: browser_.Browser) -> None:
     assert text(opened, ".view output") == "40, 20 after T"
 
 
-def test_the_live_model_is_the_forward_step(opened: browser_.Browser, written: Path) -> None:
-    """Mean and standard deviation, at random states and at inputs, beside torch."""
-    model = Run(written.parent).model
+STEPS = """const live = arguments[1] ? new LiveModel(arguments[1]) : views[0].live;
+return arguments[0].map((z) => live.step(Float64Array.from(z)).map((part) => [...part]))"""
+
+
+def compare_steps(page: browser_.Browser, model: Any, live: Any = None) -> None:
+    """Mean and standard deviation, at states early and late, beside torch; in double precision, as
+    in the page.
+    """
     torch.manual_seed(0)
-    z = torch.cat([torch.randn(20, model.latent), model.embeddings()[:5]])
-    result = torch.tensor(
-        opened.run(
-            "return arguments[0].map((z) => views[0].live.step(Float64Array.from(z))"
-            ".map((part) => [...part]))",
-            z.tolist(),
-        )
-    )
-    to = model.transition(z, 0.0, z)
-    assert torch.allclose(result[:, 0], to.mean, rtol=0, atol=1e-4)
-    assert torch.allclose(result[:, 1], to.stddev, rtol=0, atol=1e-4)
+    z0 = torch.cat([torch.randn(20, model.latent), model.embeddings()[:5]])
+    z = torch.cat([model.initial(z0), model.at_rest(z0), model.trajectories(z0)[-1]])
+    result = torch.tensor(page.run(STEPS, z.tolist(), live), dtype=torch.float64)
+    to = model.double().transition(z.double(), 0.0, z0)
+    torch.testing.assert_close(result[:, 0], to.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result[:, 1], to.stddev, rtol=1e-5, atol=1e-6)
+
+
+def test_the_live_model_is_the_forward_step(opened: browser_.Browser, written: Path) -> None:
+    model = Run(written.parent).model
+    z0, z_hat = opened.run("const l = views[0].live; return [[...l.start(1)], [...l.embeddings]]")
+    start = model.initial(torch.tensor(z0[: model.latent]))
+    assert z0 == pytest.approx(start.tolist(), rel=1e-5)
+    dropped = opened.run("return [...views[0].live.stateAt([0.5, 0])]")
+    assert len(dropped) == len(z0)
+    assert not any(dropped[model.latent :])
     near = opened.run(
-        "return [...views[0].live.nearest(Float64Array.from(arguments[0]))]", z[-1].tolist()
+        "return [...views[0].live.nearest(Float64Array.from(arguments[0]))]",
+        [*z_hat[model.latent : 2 * model.latent], *[9.0] * (len(z0) - model.latent)],
     )
-    assert near[1] < 1e-4
+    assert near == [1, 0]
+    compare_steps(opened, model)
+
+
+@pytest.mark.parametrize("axes", [False, True])
+@pytest.mark.parametrize("memory", [0.0, 2.0])
+def test_live_models_of_one_head_and_of_one_for_each_axis(
+    opened: browser_.Browser, axes: bool, memory: float
+) -> None:
+    """Of networks far from how they begin, whose means reach their bound and stay below it."""
+    settings: Any = {"token_axes": axes, "dynamics.memory": memory}
+    model = untrained(**settings).model
+    torch.manual_seed(0)
+    for parameter in model.forward_dynamics.parameters():
+        parameter += 0.2 * torch.randn_like(parameter)
+    model.prepare(torch.randn(50, model.latent), model.sentences)
+    model.forward_dynamics.bias += torch.randn_like(model.forward_dynamics.bias)
+    compare_steps(opened, model, viewer._live(live_model(model)))
 
 
 def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
@@ -123,12 +153,14 @@ def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     assert opened.run("return views[0].runs") is None
 
 
-def test_models_whose_step_needs_more_than_the_state_are_not_live() -> None:
-    program = registry.load("analyses", "trajectories")
-    for settings, live in (({}, True), ({"dynamics.sees": ("time",)}, False)):
-        model = untrained(**settings).model
-        z = torch.randn(4, model.latent)
-        plane = torch.eye(model.latent)[:, :2]
-        made = program.live_model(model, z, z, z[0], plane)
-        assert (made is not None) == live
-    assert made is None
+def live_model(model: Any) -> Any:
+    z = torch.randn(4, model.latent)
+    plane = torch.eye(model.latent)[:, :2]
+    return registry.load("analyses", "trajectories").live_model(model, z, z, z[0], plane)
+
+
+def test_models_with_other_dynamics_are_not_live() -> None:
+    model = untrained().model
+    assert live_model(model) is not None
+    model.forward_dynamics = Dynamics(model.latent, model.steps, memory=model.memory.size)
+    assert live_model(model) is None

@@ -16,13 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import (
-    Interrupted,
-    Run,
-    fit,
-    registry,
-    store,
-)
+from plot_attractors.runs import Interrupted, Run, fit, registry, store
 from plot_attractors.runs.analyze import analyze
 
 TOYS = Path(__file__).parents[1] / "toy_programs"

@@ -47,10 +47,7 @@ class Inference:
 def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[Model, Inference]:
     presets: dict[str, Any] = {
         "model": {"full": {}, "smoke": {"depth": 2}},
-        "inference": {
-            "demo": {"cycles": 1, "sleep.steps": 2},
-            "nested": {"sleep": {"steps": 3}},
-        },
+        "inference": {"demo": {"cycles": 1, "sleep.steps": 2}, "nested": {"sleep": {"steps": 3}}},
     }
     resolved = resolve({"model": Model, "inference": Inference}, presets, preset, settings or {})
     return resolved["model"], resolved["inference"]

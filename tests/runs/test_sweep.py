@@ -41,7 +41,7 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
 
         [settings]
         epsilon = [0.04, 0.05]
-        walk.share = 0.5
+        dynamics.memory = 1.0
         language.groups = [[2, 3]]
         batch = [32]
     """
@@ -50,7 +50,7 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
     rest = "language.groups=2,3-batch=32"
     assert result[0].name == f"hbv-gflownet_em-epsilon=0.04-{rest}-seed=0"
     assert result[-1].path == tmp_path / "out" / f"table-wake_sleep_em-epsilon=0.05-{rest}-seed=1"
-    expected = {"epsilon": 0.04, "walk.share": 0.5, "language.groups": [2, 3]}
+    expected = {"epsilon": 0.04, "dynamics.memory": 1.0, "language.groups": [2, 3]}
     assert result[0].arguments["settings"] == {**expected, "batch": 32}
     assert result[0].arguments["preset"] == "smoke"
     (run,) = read_sweep(sweep(tmp_path, "programs = 'hbv'\nseeds = [3]"))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.memory import Bridge, Memory
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
@@ -39,12 +40,17 @@ def build_model(
     kind: type[AttractorModel] = AttractorModel,
     steps: int = 6,
     language: Language | None = None,
+    amplitude: float = 0.0,
+    epsilon: float = 0.05,
     **options: Any,
 ) -> AttractorModel:
-    """A model of six tokens, at most two in a sentence, with a `KnownEncoder` where sd is given."""
+    """A model of six tokens, at most two in a sentence, with a `KnownEncoder` where sd is given,
+    and memory of an amplitude.
+    """
     shape = shape or ((8,) if sd is None else (latent,))
     language = language or Language((1,) * 6, min_length=0, max_length=2)
-    forward = Dynamics(latent, steps, units=16)
+    memory = Memory(latent, amplitude, epsilon)
+    forward = Dynamics(latent, steps, memory=memory.size, units=16)
     sentence_encoder = SentenceEncoder(language, latent, axes)
     return kind(
         language,
@@ -52,8 +58,10 @@ def build_model(
         decoder=input_decoder(latent, shape, 16),
         sentence_encoder=sentence_encoder,
         forward_dynamics=forward,
-        backward_dynamics=Dynamics(latent, steps, context=True, time=True, units=16),
+        backward_dynamics=Bridge(latent, steps, epsilon, forward),
         discretizer=Discretizer(language, latent, units=16),
         steps=steps,
-        **{"epsilon": 0.05, **options},
+        epsilon=epsilon,
+        memory=memory,
+        **options,
     )

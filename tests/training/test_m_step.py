@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.language import Language, usage
-from plot_attractors.training import (
-    ExactSentences,
-    MStep,
-    MStepConfig,
-    summary,
-)
+from plot_attractors.training import ExactSentences, MStep, MStepConfig, summary
 from plot_attractors.training.m_step import visited_sentences
 
 from .models import build_model as build

@@ -54,18 +54,6 @@ def frequency(language: Language, s: Tensor) -> Tensor:
     return torch.stack([torch.bincount(r, minlength=language.count) for r in row]) / row.shape[1]
 
 
-@pytest.mark.parametrize("axes", [True, False])
-def test_the_nearest_sentence_of_a_state(axes: bool) -> None:
-    model = build(axes=axes, epsilon=0.02)
-    s = model.sentences[torch.randint(22, (200,))]
-    z = model.embed(s).detach() + 0.3 * torch.randn(200, 3)
-    with nothing_exact():
-        result = sampled(model, 8, 4).nearest(z)
-    best = torch.cdist(z, model.embeddings()).min(-1).values
-    distance = (z - model.embed(result)).norm(dim=-1)
-    assert float((distance <= best + 1e-4).float().mean()) > 0.97
-
-
 def test_powers_rise_in_equal_ratios() -> None:
     assert temperatures(1, 16.0) == [16.0]
     assert temperatures(3) == pytest.approx([0.01, 0.1, 1.0])
