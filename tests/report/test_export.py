@@ -41,7 +41,7 @@ def measured(run: Run, analysis: str) -> pd.DataFrame:
 
 def outside(run: Run, *analyses: str) -> list[str]:
     """Metrics that a run keeps and that are not what small analyses find, within their error: mean
-    and standard deviation of five stand as "again" in what it keeps.
+    and standard deviation of five or more stand as "again" in what it keeps.
     """
     kept = json.loads((run.path / "numbers.json").read_text())
     tables, result = {name: measured(run, name) for name in analyses}, []
