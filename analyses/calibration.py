@@ -325,7 +325,7 @@ def balance(model: AttractorModel, e: Encoding) -> pd.DataFrame:
     .. math:: r_t = \log F(z_t) P_\theta(z_{t+1} | z_t)
         - \log F(z_{t+1}) P_\leftarrow(z_t | z_{t+1})
 
-    F is the sum over all sentences where they can be listed, else over exact draws.
+    F is the sum over all listed sentences, else over exact draws, by which 90 % come out higher.
     """
     if not isinstance(model.backward_dynamics, Bridge):
         return pd.DataFrame(columns=["t", "median", "ninety"])

@@ -220,7 +220,7 @@ class HopfieldDynamics(nn.Module):
         memory: what the state has beside the latent axes; none for a state without memory.
         patterns: n.
         axes: whether every axis has patterns of its own.
-        max_step, sd_range: bounds of the length of a mean step and of every standard deviation.
+        max_step, sd_range: bounds of the length of a mean step, and of s, the noise beside u.
     """
 
     scale: Tensor  # () of sentences, along their widest axis
