@@ -54,7 +54,7 @@ NEEDS = shape.ATTRACTORS
 
 NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
 READINGS = 4  # sentences that the learned discretizer draws at each end state
-CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
+OF_A_SET = 8  # paths that are drawn again by their weights
 WEIGHT_DRAWS = 512  # paths of each input that are weighted
 BALANCE_DRAWS = 8  # trajectories of each input whose steps are judged
 FLOW_DRAWS = 512  # sentences of an input that stand for all
@@ -249,11 +249,8 @@ def _sentence_statistics(
     exact: Tensor,
     distance: Callable[[Tensor], measures.Distances],
 ) -> dict[str, tuple[float, float]]:
-    """tv_brownian, tv_encoder, tv_policy and tv_policy_resampled, with floors, of as many draws as
-    `exact` (B, draws, width), of which `distance` gives the total variation from the exact
-    posterior.
-
-    Every set of 64 candidates of a policy gives 8 draws.
+    """tv_brownian, tv_encoder and tv_policy, with floors, of as many draws as `exact` (B, draws,
+    width), of which `distance` gives the total variation from the exact posterior.
     """
     mean, draws = encoding.distribution.loc, torch.Size([exact.shape[1]])
     z = encoding.distribution.sample(draws)
@@ -264,14 +261,7 @@ def _sentence_statistics(
         drawn["tv_brownian"] = brownian(mean).sample(draws)
     if model.sentence_policy is not None:
         policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
-        resampled = []
-        for _ in range(-(-draws.numel() // OF_A_SET)):
-            s, log_q = policy.draw(torch.Size([CANDIDATES]))
-            log_w = model.reward(encoding.distribution, None, s) - log_q
-            index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
-            resampled.append(s[index, torch.arange(s.shape[1])])
         drawn["tv_policy"] = policy.sample(draws)
-        drawn["tv_policy_resampled"] = torch.cat(resampled)[: draws.numel()]
     floor = distance(exact)
     statistics: dict[str, tuple[float, float]] = {}
     for name, s in drawn.items():

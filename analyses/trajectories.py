@@ -24,8 +24,8 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
-from plot_attractors.model.memory import FADING, Memory
-from plot_attractors.model.networks import CLOCK_NOISE, HopfieldDynamics
+from plot_attractors.model.memory import CLOCK, FADING, LEAST_CLOCK, LEGIBLE, RECALLED, Memory
+from plot_attractors.model.networks import HopfieldDynamics
 from plot_attractors.ranges import Count, Size, setting
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Label, LiveModel
@@ -313,7 +313,8 @@ def live_model(
     numbers = {
         "latent": model.latent, "memory": memory.size, "layers": len(layers), "heads": heads,
         "patterns": patterns, "scale": float(dynamics.scale), "amplitude": dynamics.amplitude,
-        "clock_noise": CLOCK_NOISE, "max_step": dynamics.max_step, "fading": FADING,
+        "clock": CLOCK, "least_clock": LEAST_CLOCK, "legible": LEGIBLE, "recalled": RECALLED,
+        "max_step": dynamics.max_step, "fading": FADING,
         "memory_sd": (1 - FADING**2) ** 0.5 * memory.epsilon, "radius": radius(model),
     } | dict(zip(("least_sd", "most_sd"), dynamics.sd_range, strict=True))  # fmt: skip
     return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)

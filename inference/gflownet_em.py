@@ -2,7 +2,7 @@
 
 R(s; x) is evaluated on sentences that the model proposes; none are listed, and nothing factors.
 Algorithms 1 to 6 to the letter, with detailed balance on a replay buffer, are
-`detailed_balance_em`; an E-step that is taught by exact draws is `wake_sleep_em`.
+`detailed_balance_em`; an E-step that is taught by exact draws is `exact_em`.
 """
 
 from __future__ import annotations
@@ -84,9 +84,6 @@ class GFlowNetEM(training.EM):
         c = self.config.sentences
         self.policy_every = POLICY_EVERY if c.temperatures == 1 else 0  # 0: it proposes nothing yet
         return training.SampledSentences(self.model, self.policy, c)
-
-    def pool(self, perturbed_sd: tuple[float, float]) -> training.SentencePool:
-        return training.SentencePool(self.model, self.inputs, self.sentences, perturbed_sd)
 
     def visited_labels(self) -> training.VisitedLabels:
         """Sentences visited along trajectories, as the discretizer reads them."""

@@ -84,7 +84,7 @@ class Bridge:
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         log_f = self.components(z, t * self.flow_clock, self.flow_weights).logsumexp(-1)
-        return torch.where(t[..., 0] > 0, log_f + self.flow_offset, log_f)
+        return torch.where(t[..., 0] > 0, log_f + self.flow_offset, self.log_z)
 
     @property
     def log_z(self) -> Tensor:

@@ -54,14 +54,12 @@ class DetailedBalance:
     Args:
         forward_step, backward_step: one-step Pyro programs.
         loss, delta: see `robust_loss`.
-        log_z: 'flow' (F at t = 0 as at any other t) or 'known' (the flow's exact log Z(x) there).
     """
 
     forward_step: Step
     backward_step: Step
     loss: Literal["squared", "huber"] = "squared"
     delta: float = 1.0
-    log_z: Literal["flow", "known"] = "flow"
 
     def potentials(self, trajectories: Trajectories, flow: Flow) -> Tensor:
         """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k).
@@ -69,8 +67,6 @@ class DetailedBalance:
         The residual of the sub-trajectory from i to j is u_i − u_j.
         """
         log_f = flow.log_flow(trajectories.z, trajectories.times)
-        if self.log_z == "known":
-            log_f = torch.cat([flow.log_z[None], log_f[1:]])  # type: ignore[attr-defined]
         log_pf = score_forward(self.forward_step, trajectories)
         ratio = log_pf - score_backward(self.backward_step, trajectories)
         return log_f - torch.cat([torch.zeros_like(ratio[:1]), ratio.cumsum(0)])

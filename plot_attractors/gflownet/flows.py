@@ -72,11 +72,6 @@ class EnumeratedFlow:
     widening: float = 0.0
     correction: Correction | None = None
 
-    @property
-    def log_z(self) -> Tensor:
-        """(B,) log Z(x) = log Σ_s R(s; x), exact when R does not involve z."""
-        return self.log_reward.logsumexp(-1)
-
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
         v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)

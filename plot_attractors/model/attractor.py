@@ -202,7 +202,8 @@ class AttractorModel(nn.Module):
 
     def embed(self, s: Tensor) -> Tensor:
         """(…, d) ẑ_s of sentences s (…, width)."""
-        z_hat: Tensor = self.sentence_encoder(s).loc
+        encoder: Any = self.sentence_encoder
+        z_hat: Tensor = encoder.mean(s)
         return z_hat
 
     @property
@@ -326,7 +327,7 @@ class AttractorModel(nn.Module):
         """Scales, widths and patterns of the dynamics, by inputs with z0 (n, d) and sentences s
         (m, width) in use.
         """
-        self.memory.scale.copy_(z0.std(0).max().clamp(min=self.epsilon))
+        self.memory.scale.copy_(z0.std(0).clamp(min=self.epsilon))
         parts: tuple[Any, Any] = self.forward_dynamics, self.backward_dynamics
         for part in parts:
             if hasattr(part, "prepare"):

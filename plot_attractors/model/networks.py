@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy
 from plot_attractors.model.bits import KnownBits
-from plot_attractors.model.memory import Memory, width
+from plot_attractors.model.memory import RECALLED, Memory, recall, width
 from plot_attractors.model.nn import (
     MLP,
     Fourier,
@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
-KEYS = 16  # dimensions of a pattern's key, beside those of the pattern
-CLOCK_NOISE = 0.025  # added to the clock before its logarithm, in amplitudes
+KEYS = 8  # dimensions of a pattern's key beside those of its sentence
+LEAST_SPREAD = 0.1  # of these, in which they are standardised
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
@@ -210,8 +210,10 @@ class HopfieldDynamics(nn.Module):
         e = Σ_i w_i v_i,  u = Σ_i w_i v_i² − e²
         z′ ~ N(z + g(z)(e + δ(z) − z), g(z)² u + s(z)²)
 
-    a, c, q, g, δ and s are outputs of one MLP of the state with its memory; a = γ(z)(z + …). This
-    family contains the Gaussian steps whose moments are those of all sentences (`Bridge`).
+    a, c, q, g, δ and s are outputs of one MLP of the state with its memory, as it is and as
+    `recall` reads it; a = γ(z)(z + …). Keys begin at 1/σ_s² and ẑ_s/σ_s² of sentences,
+    standardised, and 8 more numbers. This family contains the Gaussian steps whose moments are
+    those of all sentences (`Bridge`).
     With `axes` every latent axis has patterns of its own, n / d of them.
     Source: Ramsauer et al. (2021), "Hopfield networks is all you need".
 
@@ -242,11 +244,12 @@ class HopfieldDynamics(nn.Module):
         heads = latent if axes else 1
         n, d = max(1, patterns // heads), latent // heads
         self.pattern = nn.Parameter(torch.randn(heads, n, d))
-        self.key = nn.Parameter(torch.empty(heads, n, KEYS))
+        self.key = nn.Parameter(torch.empty(heads, n, 2 * d + KEYS))
         self.bias = nn.Parameter(torch.empty(heads, 1, n))
         self.register_buffer("scale", torch.ones(()))
-        self.sizes = [1, *[latent] * 5, KEYS]
-        self.net = MLP(latent + memory.size + bool(memory.size), sum(self.sizes), units)
+        self.sizes = [1, *[latent] * 7, KEYS]
+        seen = latent + memory.size + (RECALLED + latent) * bool(memory.size)
+        self.net = MLP(seen, sum(self.sizes), units)
         last: Any = self.net[-1]
         nn.init.normal_(last.weight, std=0.02)
         nn.init.zeros_(last.bias)
@@ -259,36 +262,39 @@ class HopfieldDynamics(nn.Module):
 
     @torch.no_grad()
     def prepare(self, p: Normal) -> None:
-        """Patterns are embeddings of sentences with P(z0 | ẑ_s) = p (m, d) from now on: different
+        """Patterns and keys are of sentences with P(z0 | ẑ_s) = p (m, d) from now on: of different
         ones, as far as there are.
         """
         heads, n, d = self.pattern.shape
         self.scale.copy_(width(p).max().clamp(min=0.1 * self.max_step))
-        for k, own in enumerate(p.loc.unflatten(-1, (heads, d)).unbind(-2)):
-            different = own.unique(dim=0)
-            different = different[torch.randperm(len(different), device=own.device)]
-            self.pattern[k] = different.repeat(-(-n // len(different)), 1)[:n]
         self._reset()
+        for k in range(heads):
+            own = torch.cat([part.unflatten(-1, (heads, d))[:, k] for part in (p.loc, p.scale)], -1)
+            own = own.unique(dim=0)
+            chosen = torch.randperm(len(own), device=own.device).repeat(-(-n // len(own)))[:n]
+            v, sd = own[chosen].chunk(2, -1)
+            precision = (self.scale / sd).square()
+            key = torch.cat([precision, precision * v / self.scale], -1)
+            spread = key.std(0, correction=0) + LEAST_SPREAD
+            self.pattern[k], self.key[k, :, : 2 * d] = v, (key - key.mean(0)) / spread
 
     def forward(self, z: Tensor, t: Any = None, context: Tensor | None = None) -> Normal:
         """z (…, d + m) → Normal over (…, d)."""
         z, memory = z[..., : self.latent], z[..., self.latent :]
         seen = [z / self.scale]
         if memory.shape[-1]:
-            clock = memory[..., :1] / self.amplitude
-            seen += [memory / self.amplitude, (clock.abs() + CLOCK_NOISE).log()]
-        gamma, shift, width, gain, offset, noise, query = self.net(torch.cat(seen, -1)).split(
-            self.sizes, -1
-        )
+            seen += [memory / self.amplitude, recall(memory, self.amplitude)]
+        out = self.net(torch.cat(seen, -1)).split(self.sizes, -1)
+        gamma, shift, width, gain, offset, noise, *own, query = out
         gamma = 2 / self.scale**2 * gamma.exp()
         heads, _, d = self.pattern.shape
-        near, wide = (
-            part.unflatten(-1, (heads, d)).movedim(-2, 0).flatten(1, -2)
-            for part in (gamma * (z + self.scale * shift), gamma * width.exp())
-        )
+        near = gamma * (z + self.scale * shift), -0.5 * gamma * width.exp(), *own
+        queries = [part.unflatten(-1, (heads, d)).movedim(-2, 0).flatten(1, -2) for part in near]
+        queries.append(query.flatten(0, -2).expand(heads, -1, -1))
         v, square = self.pattern, self.pattern**2
-        scores = torch.baddbmm(self.bias, near, v.mT) - 0.5 * wide @ square.mT
-        scores = scores + query.flatten(0, -2) @ self.key.mT
+        scores = torch.baddbmm(
+            self.bias, torch.cat(queries, -1), torch.cat([v, square, self.key], -1).mT
+        )
         w = scores.softmax(-1)  # (heads, …, n)
         end, mean_square = ((w @ part).movedim(0, -2).reshape(z.shape) for part in (v, square))
         spread = (mean_square - end**2).clamp(min=0)

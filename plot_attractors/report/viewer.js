@@ -57,7 +57,12 @@ class LiveModel {
   step(z) {
     const { latent: d, heads, patterns: n, scale, pattern, key } = this;
     let x = Array.from(z, (value, k) => value / (k < d ? scale : this.amplitude));
-    if (this.memory) x.push(Math.log(Math.abs(x[d]) + this.clock_noise));
+    if (this.memory) {
+      const now = x[d]; // of the clock
+      const t = Math.log(Math.abs(now) / this.clock + this.least_clock) / Math.log(this.fading);
+      const told = x.slice(d + 1).map((value) => this.clock * value * now / (now ** 2 + this.legible ** 2));
+      x.push(...Array.from({ length: this.recalled }, (_, k) => Math.exp(-2 * (t - k) ** 2)), ...told);
+    }
     for (let layer = 0; layer < this.layers; layer++) {
       const [weight, bias] = [this[`weight${layer}`], this[`bias${layer}`]];
       const out = new Float64Array(bias.length);
@@ -68,17 +73,18 @@ class LiveModel {
       }
       x = out;
     }
-    const [shift, width, gain, offset, noise, query] = [0, 1, 2, 3, 4, 5].map((part) => x.subarray(1 + part * d));
+    const [shift, width, gain, offset, noise, own, query] = [0, 1, 2, 3, 4, 5, 7].map((part) => x.subarray(1 + part * d));
     const gamma = (2 / scale ** 2) * Math.exp(x[0]);
     const near = shift.slice(0, d).map((value, k) => gamma * (z[k] + scale * value));
     const wide = width.slice(0, d).map((value) => gamma * Math.exp(value));
     const [mean, sd] = [Float64Array.from(z, (value) => this.fading * value), new Float64Array(z.length).fill(this.memory_sd)];
     const [step, scores] = [new Float64Array(d), new Float64Array(n)];
     const [axes, keys] = [d / heads, key.length / (heads * n)]; // of a head, of a pattern
+    const asked = (h, j) => j < 2 * axes ? own[j < axes ? h * axes + j : d + h * axes + j - axes] : query[j - 2 * axes];
     for (let h = 0; h < heads; h++) {
       for (let i = 0, row = h * n; i < n; i++, row++) {
         scores[i] = this.bias[row];
-        for (let j = 0; j < keys; j++) scores[i] += query[j] * key[row * keys + j];
+        for (let j = 0; j < keys; j++) scores[i] += asked(h, j) * key[row * keys + j];
         for (let j = 0, k = h * axes, v = row * axes; j < axes; j++, k++, v++) scores[i] += (near[k] - 0.5 * wide[k] * pattern[v]) * pattern[v];
       }
       const most = scores.reduce((a, b) => Math.max(a, b));

@@ -74,8 +74,9 @@ class LiveModel(NamedTuple):
       ``embeddings`` (S, d), ``plane`` (d, 2), ``center`` (d,), and ``used`` (d,) 0/1, the axes that
       embeddings use;
     - ``numbers``: ``latent`` d, ``memory`` m, ``layers``, ``heads``, ``patterns`` of each head,
-      ``scale``, ``amplitude``, ``clock_noise``, ``max_step``, ``least_sd``, ``most_sd``,
-      ``fading``, ``memory_sd``, and the ``radius`` within which a response comes.
+      ``scale``, ``amplitude``, ``clock``, ``least_clock``, ``legible`` and ``recalled`` (`recall`),
+      ``max_step``, ``least_sd``, ``most_sd``, ``fading``, ``memory_sd``, and the ``radius`` within
+      which a response comes.
     """
 
     arrays: dict[str, np.ndarray]

@@ -12,7 +12,7 @@ from .m_step import (
     summary,
     visited_sentence,
 )
-from .pool import Pool, SentencePool
+from .pool import Pool
 from .schedule import (
     At,
     Phase,
@@ -38,7 +38,6 @@ __all__ = [
     "Sampling",
     "Scalar",
     "Schedule",
-    "SentencePool",
     "VisitedLabels",
     "backward_trajectories",
     "clipped_update",

@@ -11,6 +11,7 @@ sentence integrated out: unbiased, however few candidates there are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -62,8 +63,8 @@ class Transitions(NamedTuple):
 
 
 def balanced_transitions(model: AttractorModel, e: Encoding, s: Tensor, walks: int) -> Transitions:
-    """A step of n states of F of inputs e (n,) with candidates s (n, C, width), `walks` of them at
-    times t < K, the others after it.
+    """A step of n states of F of inputs e (n,) with candidates s (n, C, width), of which one drawn
+    at random is a draw of P(s | x); `walks` of them at times t < K, the others after it.
     """
     bridge: Bridge = model.backward_dynamics  # type: ignore[assignment]
     n, k, z0 = len(s), bridge.walk, e.z0
@@ -72,7 +73,8 @@ def balanced_transitions(model: AttractorModel, e: Encoding, s: Tensor, walks: i
         torch.randint(k, (walks, 1)),
         torch.randint(k, max(model.steps, k + 1), (n - walks, 1)),
     ]).to(z0)  # fmt: skip
-    z = bridge.marginal(z0, z_hat[:, 0], t).sample()
+    own = z_hat[torch.arange(n), torch.randint(s.shape[1], (n,))]
+    z = bridge.marginal(z0, own, t).sample()
     w = _log_near(bridge, z, t, z0, z_hat).softmax(-1)[..., None]
     end = (w * z_hat).sum(1)
     spread = (w * (z_hat - end[:, None]).square()).sum(1)
@@ -88,7 +90,9 @@ def _log_near(bridge: Bridge, z: Tensor, t: Tensor, z0: Tensor, z_hat: Tensor) -
     (n, C, d) or (C, d) of sentences.
     """
     at = bridge.marginal(z0[:, None], z_hat, t[..., None] if t.dim() > 1 else t)
-    return at.log_prob(z[:, None]).sum(-1)
+    sd = at.scale[:, :1]  # the same of all sentences
+    far = ((z[:, None] - at.loc) / sd).square().sum(-1)
+    return -0.5 * far - sd.log().sum(-1) - 0.5 * sd.shape[-1] * math.log(2 * math.pi)
 
 
 def log_flow(

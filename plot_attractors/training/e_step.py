@@ -58,7 +58,7 @@ class EStep:
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        return {"theta": self.theta, "discretizer": self.discretizer, **self.pool.state}
+        return {"theta": self.theta, "discretizer": self.discretizer, "pool": self.pool.kept}
 
     def begin(self) -> None:
         """Candidates anew, since the reward has changed; with them patterns, scales and widths."""
@@ -91,7 +91,7 @@ class EStep:
     def update_discretizer(self) -> Tensor:
         """Likelihood of P_θ(s | z) at N(ẑ_s, ε²)."""
         e, s = self.pool.candidates(DISCRETIZER_STATES)
-        s = s[:, 0]
+        s = s[torch.arange(len(s)), torch.randint(s.shape[1], (len(s),))]
         z = self.model.terminal_kernel(s).sample()
         loss = -self.model.discretizer(z, e.z0).log_prob(s).mean()
         clipped_update(self.discretizer, self.of_discretizer, loss)

@@ -70,7 +70,7 @@ class EM(ABC):
             self.vocabulary = VocabularyLearning(model, self.m_step, c.vocabulary, self.sentences)
             starts = self.vocabulary.perturbed_sd
             self.state |= self.vocabulary.state
-        self.e_step = EStep(model, self.pool(starts), c.lr)
+        self.e_step = EStep(model, Pool(model, self.inputs, self.sentences, starts), c.lr)
         self.m_updates = max(1, c.e_updates // 4)
         self.labels = self.visited_labels()
         self.state |= {**self.e_step.state, "labels": self.labels.buffer}
@@ -78,10 +78,6 @@ class EM(ABC):
     @abstractmethod
     def sentence_source(self) -> Sentences:
         """Where labels of the warm-up come from."""
-
-    @abstractmethod
-    def pool(self, perturbed_sd: tuple[float, float]) -> Pool:
-        """Where the E-step has inputs and sentences from, and how far its perturbed starts are."""
 
     def visited_labels(self) -> VisitedLabels:
         """Labels of an M-step: sentences visited along trajectories."""

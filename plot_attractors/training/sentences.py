@@ -25,6 +25,9 @@ EXPLORE = 0.05  # share of uniform tokens in the policy's draws
 MOVES = 2  # Gibbs moves of every annealed candidate at each temperature
 FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
+CANDIDATES = 64  # of an input in an E-step, where they are not annealed
+SUPPLY = 2048, 96  # inputs with candidates that an E-step keeps, and that it renews at once
+SUPPLY_ANNEALED = 512, 6
 CELLS = 800_000  # entries of a table of proposed sentences held at once
 
 
@@ -32,6 +35,8 @@ class ExactSentences:
     """Draws ∝ R(s; x)^power from the exact posterior, of sentences that can be listed or that
     factor.
     """
+
+    supply = SUPPLY
 
     def __init__(self, model: AttractorModel) -> None:
         self.model = model
@@ -49,9 +54,9 @@ class ExactSentences:
         posterior = self.model.posterior(q, language, beta)
         return (posterior if power == 1 else posterior.power(power)).sample()
 
-    def draws(self, q: Normal, n: int) -> Tensor:
-        """(n, B, width) sentences ∝ R(s; x)."""
-        return self.model.posterior(q).sample(torch.Size([n]))
+    def candidates(self, q: Normal) -> Tensor:
+        """(B, C, width) sentences of each input, each ∝ R(s; x), for an E-step."""
+        return self.model.posterior(q).sample(torch.Size([CANDIDATES])).transpose(0, 1)
 
     def of(self, model: AttractorModel) -> ExactSentences:
         """The same of another model."""
@@ -158,6 +163,16 @@ class SampledSentences:
     def can_speak(self, language: Language) -> bool:
         """The policy builds sentences of its own language, and P(s | z) is of these alone."""
         return self.config.temperatures > 1 and self.model.reward.decodability != "posterior"
+
+    @property
+    def supply(self) -> tuple[int, int]:
+        return SUPPLY if self.config.temperatures == 1 else SUPPLY_ANNEALED
+
+    def candidates(self, q: Normal) -> Tensor:
+        """(B, C, width) sentences of each input, each ∝ R(s; x), for an E-step."""
+        c = self.config
+        many = replace(c, candidates=CANDIDATES) if c.temperatures == 1 else c
+        return self.population(q, config=many).s.transpose(0, 1)
 
     @property
     def few(self) -> Sampling:

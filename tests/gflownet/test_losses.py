@@ -53,7 +53,7 @@ def value(name: str, bridge: Bridge, kind: Any, trajectories: Trajectories | Non
     make, options = LOSSES[name]
     if make in (DetailedBalance, SubTrajectoryBalance):
         steps = bridge.forward_step, bridge.backward_step
-        balance = make(*steps, loss=kind, delta=0.5, log_z="known", **options)
+        balance = make(*steps, loss=kind, delta=0.5, **options)
         return balance(off_policy(bridge) if trajectories is None else trajectories, bridge)
     log_z = {"log_z": bridge.log_z[0]} if make is TrajectoryBalance else {}
     ratios = bridge.log_ratios(off_policy(bridge) if trajectories is None else trajectories)

@@ -11,10 +11,11 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.model.memory import Bridge, Memory
+from plot_attractors.model.memory import Bridge, Memory, recall
 
 D, T, K, EPSILON, RHO = 3, 10, 4, 0.1, 0.8
 float64 = torch.float64
+SCALE = torch.tensor([0.7, 0.1, 2.0], dtype=float64)
 
 
 def states(n: int) -> Tensor:
@@ -39,16 +40,26 @@ def conditioned(mean: Tensor, cov: Tensor, i: int, j: int, value: Tensor) -> tup
 
 def memory(amplitude: float = 2.0) -> Memory:
     of = Memory(D, amplitude, EPSILON).double()
-    of.scale.fill_(0.7)
+    of.scale.copy_(SCALE)
     return of
 
 
 def test_memory_begins_with_a_clock_and_a_trace_of_the_input() -> None:
     z0, none = states(1)[0], memory(0.0)
-    start = torch.cat([torch.full((20, 1), 2.0), z0 / 0.7], -1)
+    start = torch.cat([torch.full((20, 1), 5.0), z0 / SCALE], -1)
     assert torch.allclose(memory().start(z0), 2 * start)
     assert none.size == none.start(z0).shape[-1] == 0
     assert none.log_prob(none.start(z0), times(1), z0).tolist() == [0] * 20
+
+
+def test_the_time_and_the_trace_are_recalled_until_they_have_faded() -> None:
+    of, z0 = memory(), states(1)[0]
+    for t in range(14):
+        bumps, trace = recall(of.marginal(z0, t).loc, 2.0).split([14, D], -1)
+        assert bumps.argmax(-1).tolist() == [t] * 20
+        assert float((trace * SCALE / z0).median()) == pytest.approx(1, abs=0.1 if t < 13 else 0.2)
+    faded = recall(torch.full((20, 1 + D), 0.01, dtype=float64), 2.0)
+    assert faded.abs().max() < 0.02, "neither a time before 14 nor a trace"
 
 
 @pytest.mark.parametrize("t", [0, 1, 2, 7, 30])
@@ -85,9 +96,9 @@ def bridge() -> Bridge:
 
 @pytest.mark.parametrize("t", range(K))
 def test_the_bridge_and_its_steps_are_conditionals_of_one_gaussian(t: int) -> None:
-    """z_0 … z_K are a Brownian bridge of variance σ², plus its end N(ẑ, ε²) ∝ time."""
+    """z_0 … z_K are a Brownian bridge of variance σ², plus its end N(ẑ, ε²) ∝ its time τ."""
     of, (z0, z_hat, noise) = bridge(), states(3)
-    tau = torch.arange(K + 1, dtype=float64) / K
+    tau = 1 - torch.linspace(1, 0, K + 1, dtype=float64) ** 2
     brownian = torch.minimum(tau[:, None], tau) - tau[:, None] * tau
     cov = of.sd[:, None, None] ** 2 * brownian + EPSILON**2 * tau[:, None] * tau
     mean = z0[..., None] + tau * (z_hat - z0)[..., None]
@@ -122,4 +133,9 @@ def test_the_bridge_is_as_wide_as_sentences_are_and_as_embeddings_vary() -> None
     assert of.sd.tolist() == pytest.approx([0.4, float(z_hat[:, 1].std()), EPSILON], rel=1e-5)
     of._forward[0] = SimpleNamespace(max_step=0.6)
     of.prepare(Normal(3 * torch.randn(50, D), 2.0))
-    assert float(of.sd.norm()) * (K - 1) ** 0.5 / K == pytest.approx(0.65 * 0.6), "the last step"
+    longest, z0 = 0.0, torch.zeros(20, 1000, D, dtype=float64)
+    for t in range(K):
+        z = of.marginal(z0, z0, times(t)[..., None]).sample()
+        step = of.step(z, z0, times(t)[..., None])[0] - z
+        longest = max(longest, float(step.square().sum(-1).mean().sqrt()))
+    assert longest == pytest.approx(0.65 * 0.6, rel=0.25)

@@ -19,33 +19,25 @@ SPRITES = {
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
     "m_step.lr_decoder": 4e-3, "vocabulary": 1000,
 }  # fmt: skip
-DEMO = {
-    "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary": 500,
-}  # fmt: skip
 SMOKE = {
     "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "final_e_updates": 10, "batch": 16,
 }  # fmt: skip
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": SPRITES,
     "diverse": SPRITES,
-    "demo": {**SPRITES, **DEMO},
     "smoke": {**SMOKE, "vocabulary": 5},
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "demo": {
-        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 4000,
-    },
     "smoke": SMOKE,
     # over these, by the data
     **{f"{data}/{name}": one for data in ("dsprites", "images") for name, one in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},
-    "vectors/demo": {"m_step.vae_weight": 0.1},
 }  # fmt: skip
 
 
-class WakeSleepEM(training.EM):
+class ExactEM(training.EM):
     """Sentences are exact draws."""
 
     sentences: training.ExactSentences
@@ -54,9 +46,6 @@ class WakeSleepEM(training.EM):
         """Raises ValueError for sentences that neither factor nor can be listed."""
         return training.ExactSentences(training.require_posterior(self.model))
 
-    def pool(self, perturbed_sd: tuple[float, float]) -> training.Pool:
-        return training.Pool(self.model, self.inputs, self.sentences, perturbed_sd)
-
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
-    return WakeSleepEM(model, data, c).schedule()
+    return ExactEM(model, data, c).schedule()

@@ -21,7 +21,7 @@ OPTIONS: dict[str, Any] = {"sequences": {"dynamics.memory": 0.0}, "hbv": {"token
 
 def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
     built, data = with_data(HBV | dict(settings), name)
-    return schedule("wake_sleep_em", model or built, data, SHORT | inference)
+    return schedule("exact_em", model or built, data, SHORT | inference)
 
 
 @pytest.mark.parametrize("name", ["sequences", "hbv"])
@@ -64,5 +64,5 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused() -> None:
     many = {"language.groups": (1,) * 32, "language.max_length": 7}
     model, data = with_data({**HBV, **many})
     with pytest.raises(ValueError, match=r"4,514,872 sentences cannot .*--inference gflownet_em"):
-        schedule("wake_sleep_em", model, data, {})
-    schedule("wake_sleep_em", *sprites(many), {})
+        schedule("exact_em", model, data, {})
+    schedule("exact_em", *sprites(many), {})
