@@ -13,7 +13,7 @@ __all__ = ["PERSISTENCE", "RECALLED", "STATIONARY_SD", "Bridge", "Memory", "reca
 
 PERSISTENCE = 0.7  # ρ of steps in a basin
 STATIONARY_SD = (1 - PERSISTENCE**2) ** 0.5  # √(1 − ρ²) of their noise, in ε
-FADING = 0.8  # ρ of memory: legible up to K, and below its noise at T
+FADING = 0.8  # ρ of memory: its trace is legible up to K, and below its noise at T
 CLOCK = 5.0  # at t = 0, in amplitudes of the trace
 RECALLED = 14  # times that memory tells apart
 LEAST_CLOCK = 1e-3  # of that at t = 0, for a logarithm
