@@ -86,7 +86,7 @@ def test_the_buffer_holds_on_policy_exploring_and_backward_trajectories_by_their
     buffer = fit.state["replay"].entries
     z, s = buffer["z"][..., :D], buffer["s"]
     assert buffer["z"].shape == (40, T + 1, D + 1 + D)
-    clock = buffer["z"][..., D] - 4 * 0.8 ** torch.arange(T + 1.0)
+    clock = buffer["z"][..., D] - 10 * 0.8 ** torch.arange(T + 1.0)
     assert clock.abs().max() < 6 * model.epsilon, "memory is not explored"
     kernel = model.terminal_kernel(s)
     backward = ((z[:, -1] - kernel.loc).abs() < 5 * model.epsilon).all(-1)
