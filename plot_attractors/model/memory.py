@@ -48,7 +48,7 @@ class Memory(nn.Module):
         super().__init__()
         self.amplitude, self.epsilon = amplitude, epsilon
         self.size = 1 + latent if amplitude else 0  # m
-        self.register_buffer("scale", torch.ones(latent))
+        self.register_buffer("scale", torch.ones(latent or 1))
 
     def start(self, z0: Tensor) -> Tensor:
         """(…, m) memory at t = 0 of inputs with z0 (…, d)."""

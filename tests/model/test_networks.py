@@ -107,8 +107,7 @@ def test_patterns_begin_at_embeddings_that_differ(axes: bool, n: int) -> None:
         of, kept = (z_hat[:25, [k]], sd[:25, [k]]) if axes else (z_hat[:25], sd[:25])
         precision = kept[(own[:, None] == of).all(-1).long().argmax(1)] ** -2
         for part, raw in zip(key[:, :-8].chunk(2, -1), (precision, precision * own), strict=True):
-            correlation = torch.corrcoef(torch.stack([part[:, 0], raw[:, 0]]))[0, 1]
-            assert float(correlation) == pytest.approx(1, abs=1e-4)
+            assert torch.corrcoef(torch.stack([part[:, 0], raw[:, 0]]))[0, 1] > 1 - 1e-4
             assert part.mean().abs() < 1e-5
             assert 0.2 < part.std(correction=0) <= 1
     f.prepare(Normal(torch.zeros(25, D), 2.0))
