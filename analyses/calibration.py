@@ -326,12 +326,8 @@ def balance(model: AttractorModel, e: Encoding) -> pd.DataFrame:
     else:
         z_hat = model.embed(sampling.exact_draws(model, e.distribution, FLOW_DRAWS).s)[rows]
         log_w = torch.zeros(z_hat.shape[:2])
-    log_f = torch.stack(
-        [
-            log_flow(model, z, t, path.context, log_w, z_hat)
-            for z, t in zip(path.z, path.times[:, 0], strict=True)
-        ]
-    )
+    states = zip(path.z, path.times[:, 0], strict=True)
+    log_f = torch.stack([log_flow(model, z, t, path.context, log_w, z_hat) for z, t in states])
     forward = score_forward(model.forward_step, path)
     backward = score_backward(model.backward_step, path)
     r = (log_f[:-1] + forward - log_f[1:] - backward).abs()

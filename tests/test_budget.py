@@ -34,13 +34,13 @@ LINES = {
     "models/": 630,
     "inference/": 720,
     "datasets/": 150,
-    "analyses/": 4859,
+    "analyses/": 4855,
     "benchmarks/": 481,
     "examples/": 210,
     "docs/": 433,
-    "tests/": 14679,
+    "tests/": 14680,
 }
-WORDS = 40672  # of pages
+WORDS = 40625  # of pages
 SLACK_OF_WORDS = 1000
 
 

@@ -24,6 +24,7 @@ from plot_attractors.model.networks import (
     InputDecoder,
     InputEncoder,
     LogPartition,
+    SentenceEncoder,
     VectorDecoder,
 )
 from plot_attractors.model.posterior import ExactPosterior, Readout
@@ -203,7 +204,8 @@ class AttractorModel(nn.Module):
     def embed(self, s: Tensor) -> Tensor:
         """(…, d) ẑ_s of sentences s (…, width)."""
         encoder: Any = self.sentence_encoder
-        z_hat: Tensor = encoder.mean(s)
+        plain = type(encoder).forward is SentenceEncoder.forward  # whose σ_s need not be computed
+        z_hat: Tensor = encoder.mean(s) if plain else encoder(s).loc
         return z_hat
 
     @property

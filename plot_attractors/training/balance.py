@@ -79,10 +79,9 @@ def balanced_transitions(model: AttractorModel, e: Encoding, s: Tensor, walks: i
     end = (w * z_hat).sum(1)
     spread = (w * (z_hat - end[:, None]).square()).sum(1)
     a, b, v = bridge.step(z, z0, t)
-    memory = model.memory.marginal(z0, _some_forgotten(t, k)).sample()
     weight = torch.where(t < k, k / walks, (model.steps - k) / max(n - walks, 1))
     sd = (b**2 * spread + v).sqrt()
-    return Transitions(torch.cat([z, memory], -1), a + b * end, sd, t, z0, weight)
+    return Transitions(_with_memory(model, z, t, z0), a + b * end, sd, t, z0, weight)
 
 
 def _log_near(bridge: Bridge, z: Tensor, t: Tensor, z0: Tensor, z_hat: Tensor) -> Tensor:
@@ -109,10 +108,12 @@ def log_flow(
     return log_f + memory.log_prob(z[:, d:], t, z0)
 
 
-def _some_forgotten(t: Tensor, walk: int) -> Tensor:
-    """Times of memory: some states in basins have been there for long."""
-    forgets = (torch.rand_like(t) < FORGOTTEN) & (t >= walk)
-    return torch.where(forgets, torch.inf, t)
+def _with_memory(model: AttractorModel, z: Tensor, t: Tensor, z0: Tensor) -> Tensor:
+    """(n, d + m) states z (n, d) with memory as at t; some in basins have been there for long."""
+    bridge: Any = model.backward_dynamics
+    forgets = (torch.rand_like(t) < FORGOTTEN) & (t >= bridge.walk)
+    memory = model.memory.marginal(z0, torch.where(forgets, torch.inf, t)).sample()
+    return torch.cat([z, memory], -1)
 
 
 def restoring_transitions(
@@ -133,10 +134,9 @@ def restoring_transitions(
     dynamics: Any = model.forward_dynamics
     bridge: Any = model.backward_dynamics
     time = torch.randint(bridge.walk, max(model.steps, bridge.walk + 1), (len(z), 1)).to(z)
-    memory = model.memory.marginal(z0, _some_forgotten(time, bridge.walk)).sample()
     step = (1 - PERSISTENCE) * (z_hat - z)
     speed = RETURN_SPEED * dynamics.max_step / step.norm(dim=-1, keepdim=True)
     sd = torch.full_like(z, STATIONARY_SD * epsilon)
     weight = torch.full_like(time, PRIOR_WEIGHT * (model.steps - bridge.walk) / n)
-    z_all = torch.cat([z, memory], -1)
-    return Transitions(z_all, z + speed.clamp(max=1) * step, sd, time, z0, weight)
+    states = _with_memory(model, z, time, z0)
+    return Transitions(states, z + speed.clamp(max=1) * step, sd, time, z0, weight)

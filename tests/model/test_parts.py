@@ -141,6 +141,7 @@ def test_tokens_of_a_subclass_with_a_call_of_its_own_have_no_axes() -> None:
     q, s = model.encode(inputs(56)).distribution, model.sentences
     exact = model.reward(q, None, (s + torch.eye(7, 6)[:, None]).clamp(max=1))
     assert torch.allclose(model.reward.log_additions(q, s), exact, atol=1e-5)
+    assert torch.equal(model.embed(s), model.sentence_encoder(s).loc)
 
 
 # -- trajectories
