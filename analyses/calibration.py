@@ -11,7 +11,7 @@ end at an embedding, P(s) N(ẑ_s; z0, σ²), σ the median σ_s of P(z0 | ẑ_s
 axes that embeddings use; ``tv_encoder``, of P(s | z) at z ~ P(z0 | x), the encoder's own noise.
 Effective share and k̂ depend on the number of paths, which their names tell.
 
-Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
+Where sentences are too many to sum (more than 10 million), annealed
 populations take the place of exact draws, and their estimate that of log Z.
 
 With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
@@ -156,7 +156,7 @@ def _calibrate_by_draws(
             **_statistics("tv", distance(s)),
             **_statistics("tv_discretizer", distance(learned)),
             "sentences_in_use": float(len(sampled)),
-            "tokens_in_use": float((model.language.bag(sampled).sum(0) > 0).sum()),
+            "tokens_in_use": float((sampled.sum(0) > 0).sum()),
             "distance": float(near.distance.median() / sampling.noise_radius(model)),
         }
 
@@ -220,7 +220,7 @@ def _use(model: AttractorModel, z: Tensor) -> dict[str, float]:
     distance = float(sampling.nearest_sentence(model, z).distance.median())
     return {
         "sentences_in_use": float(used.sum()),
-        "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
+        "tokens_in_use": float((model.sentences[used].sum(0) > 0).sum()),
         "distance": distance / sampling.noise_radius(model),
     }
 

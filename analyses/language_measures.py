@@ -76,7 +76,7 @@ def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
     """
     first = first_rows(number_inputs(batch.x))
     batch = Batch(*(part[first] for part in batch))
-    tokens = model.language.bag(model.describe(batch.x).s[:, 0]) > 0
+    tokens = model.describe(batch.x).s[:, 0] > 0
     meaning = data.feature_values(batch).numpy().astype(float)
     if data.ordered:
         for k, feature in enumerate(data.features):

@@ -115,7 +115,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     p = sampling.sentence_distribution(model, states)
     inputs_of = torch.bincount(classes.member, minlength=n)
     sampler = torch.zeros(n, p.shape[1]).index_add(0, classes.member, p) / inputs_of[:, None]
-    bags = language.bag(model.sentences)
+    bags = model.sentences
     share, index = sampler.topk(min(TOP, len(bags)), -1)
     names = np.array([language.name(s) for s in model.sentences], dtype=object)
     summary = {
@@ -188,7 +188,7 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     })  # fmt: skip
 
     trained = torch.tensor([name == "train" for name in split])
-    rows, x, held = rows[trained], x[trained], (p @ language.bag(model.sentences).to(p))[trained]
+    rows, x, held = rows[trained], x[trained], (p @ model.sentences.to(p))[trained]
     values = data.feature_values(Batch(x, rows, data.labels[rows]))
     labels = [
         (column[:, None] == torch.arange(len(feature.outcomes))).float()
@@ -418,11 +418,11 @@ def variance_explained(p: Tensor, values: Tensor, feature: Feature) -> Tensor:
 
 def list_tokens(language: Language, data: Labelled, sample: Sampled) -> pd.DataFrame:
     """Rows of ``tokens.csv``: (token, sampler, posterior), and R² on each feature."""
-    present = language.bag(sample.s).mean(1)  # (B, K)
+    present = sample.s.mean(1)  # (B, K)
     table = {
         "token": [language.token_name(j) for j in range(language.tokens)],
         "sampler": present.mean(0).numpy(),
-        "posterior": language.bag(sample.posterior).mean(1).mean(0).numpy(),
+        "posterior": sample.posterior.mean(1).mean(0).numpy(),
     }
     columns = data.feature_values(sample.batch).cpu().T
     for values, feature in zip(columns, data.features, strict=True):
@@ -454,7 +454,7 @@ def _changes(model: AttractorModel, sample: Sampled, tokens: pd.DataFrame) -> di
     s = sample.posterior.flatten(0, 1)
     s = s[np.unique(language.key(s).numpy(), return_index=True)[1]]
     s = s[torch.randperm(len(s))]
-    held = language.bag(s) > 0
+    held = s > 0
     shares = tokens[["sampler", "posterior"]]
     in_use = (shares > 0.1 * shares.mean()).any(axis=1) & held.any(0).numpy()
     part = tokens[in_use].nlargest(MOST_TOKENS, "sampler")

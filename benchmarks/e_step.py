@@ -45,8 +45,8 @@ def new_dynamics(
     """A schedule that is about to begin its last E-step."""
     loaded = programs(*names, run.data_name)
     known = settings.flatten(settings.to_table(run.model_config))
-    own = settings.fields(loaded.inference.Config)
-    values = {k: v for k, v in known.items() if v is not None} | changed
+    own, model_s = (settings.fields(part.Config) for part in (loaded.inference, loaded.model))
+    values = {k: v for k, v in known.items() if k in model_s and v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
     if "vocabulary" in own:  # tokens have their axes
         values["vocabulary"] = 0

@@ -18,7 +18,7 @@ SLACK = 100  # further below its ceiling, a room needs a lower one
 
 LINES = {
     "plot_attractors/model/": 1888,
-    "plot_attractors/language/": 949,
+    "plot_attractors/language/": 889,
     "plot_attractors/training/": 1741,
     "plot_attractors/gflownet/": 2736,
     "plot_attractors/language_of_thought/": 1682,
@@ -27,7 +27,7 @@ LINES = {
     "plot_attractors/analysis/": 1624,
     "plot_attractors/baselines/": 691,
     "plot_attractors/runs/": 2000,
-    "plot_attractors/report/": 1835,
+    "plot_attractors/report/": 1895,
     "plot_attractors/paper/": 583,
     "plot_attractors/cli/": 700,
     "plot_attractors/": 104,

@@ -31,8 +31,7 @@ def sample_run(run: Run, *, inputs: int = 64, draws: int = 100, seed: int = 0) -
     dynamics with a sentence s read from z_T; draws are independent. The groups, with B = `inputs`:
 
     - ``posterior``: ``z`` (chain, draw, input, step, latent), steps 0 and T; ``tokens`` (chain,
-      draw, input, token) 0 or 1, for ordered languages (chain, draw, input, position, token);
-      ``info_loss``ᵇ (chain, draw, input), d = c0 − cT in bits;
+      draw, input, token) 0 or 1; ``info_loss``ᵇ (chain, draw, input), d = c0 − cT in bits;
     - ``sample_stats`` (chain, draw, input): ``log_q`` = log P(s | z_T) + Σ_t log P(z_{t+1} | z_t),
       ``log_reward`` = log R(s; x) and ``log_weight`` = `sampling.path_log_weight`, nats;
       ``length``, the tokens of s;
@@ -61,13 +60,13 @@ def sample_run(run: Run, *, inputs: int = 64, draws: int = 100, seed: int = 0) -
     # every field (chain, draw, input, …)
     fields = _sample(run, batch.x, draws, seed, bits)
     tokens = fields["s"].to(torch.int8)
-    if language.ordered:
-        tokens = tokens.unflatten(-1, (language.longest, language.tokens))
-    dims = (*EACH, *(["position"] if language.ordered else []), "token")
     length = fields["s"].sum(-1).to(torch.int64)
     stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
     groups: dict[str, Variables] = {
-        "posterior": {"z": ((*EACH, "step", "latent"), fields["z"]), "tokens": (dims, tokens)},
+        "posterior": {
+            "z": ((*EACH, "step", "latent"), fields["z"]),
+            "tokens": ((*EACH, "token"), tokens),
+        },
         "sample_stats": {**stats, "length": (EACH, length, {"units": "tokens"})},
         "log_likelihood": {"x": (EACH, fields["log_likelihood"], NATS)},
         "constant_data": {"y": ("input", batch.y)},

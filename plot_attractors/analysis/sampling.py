@@ -204,16 +204,16 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     d).
 
     Where the posterior does not factor, the first pass sums the chunks, the second draws within
-    those that are hit. Sequences that cannot be listed, and more than 10 million sentences, are not
-    summed: populations of as many sentences as draws, annealed from the prior, take their place,
-    with the estimate of log Z that they give.
+    those that are hit. More than 10 million sentences are not summed: populations of as many
+    sentences as draws, annealed from the prior, take their place, with the estimate of log Z that
+    they give.
     """
     if model.posterior.factored:
         posterior = model.posterior(q)
         assert isinstance(posterior, FactoredSentences)
         s = posterior.sample(torch.Size([draws])).transpose(0, 1)
         return ExactDraws(posterior.log_z.double(), s)
-    if model.language.count > (MOST_SENTENCES if model.language.ordered else MOST_SUMMED):
+    if model.language.count > MOST_SUMMED:
         return annealed_draws(model, q, draws)
     sums = [
         model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
@@ -325,8 +325,8 @@ def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) ->
     Exact for listed sentences, or where ẑ_s factors; else a beam search, which may miss the
     nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which
     misses none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a state or
-    less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES` dimensions are
-    searched all the same.
+    less. More than `MOST_INDEXED` sentences and more than `MOST_AXES` dimensions are searched all
+    the same.
     """
     language, axes = model.language, used_axes(model)
     few = language.count <= MOST_INDEXED and int(axes.sum()) <= MOST_AXES
@@ -340,7 +340,7 @@ def nearest_sentence(model: AttractorModel, z: Tensor, indexed: bool = False) ->
         s = model.sentences[nearest(flat, embed(model.sentences)).row]
     elif model.posterior.factors() is not None:
         s = torch.cat([model.readout.nearest(part) for part in states.split(ROWS)])
-    elif indexed and few and not language.ordered:
+    elif indexed and few:
         chunks = language.chunks()
         kept = [(embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
         embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))

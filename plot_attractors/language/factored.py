@@ -44,12 +44,11 @@ class Factor:
 def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     """The factors of a language whose token j belongs to part[j], in the order of the parts.
 
-    None where sentences are sequences, an exclusive group of tokens belongs to several parts, or
-    one part has too many subsets.
+    None where an exclusive group of tokens belongs to several parts, or one part has too many
+    subsets.
     """
     group = language.token_group.tolist()
-    split = len(set(zip(group, part, strict=True))) > len(language.groups)
-    if language.ordered or split:
+    if len(set(zip(group, part, strict=True))) > len(language.groups):
         return None
     factors = []
     for number in sorted(set(part)):

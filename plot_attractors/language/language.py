@@ -31,11 +31,10 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 class Language:
     """All sentences, each a 0/1 vector of `width` features, and their prior P(s).
 
-    Tokens come in exclusive groups: a sentence holds at most one token of a group (Section
-    *Hierarchical binary vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and
-    B", so 3⁶ − 1 = 728 sentences of at least one token). A *bag of words* (the paper's
-    simplification) has one feature a token; an *ordered sequence* has one feature for each token at
-    each position, and ends with an end token.
+    A sentence is a *bag of words* (the paper's simplification), with one feature a token. Tokens
+    come in exclusive groups: a sentence holds at most one token of a group (Section *Hierarchical
+    binary vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and B", so 3⁶ − 1 =
+    728 sentences of at least one token).
 
     P(s) ∝ exp(−length_cost · length): uniform where tokens cost nothing, a Gricean preference for
     short sentences with a length_cost above 0. A subclass with another `log_weight` has another
@@ -44,7 +43,6 @@ class Language:
     Args:
         groups: the number of tokens in each exclusive group; a group of one is a free token.
         min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
-        ordered: sequences instead of bags of words.
         length_cost: nats that every token costs in log P(s).
         exponent: the power β that P(s) is raised to and normalised again (`power`).
 
@@ -59,7 +57,6 @@ class Language:
     groups: tuple[int, ...]
     min_length: int = 1
     max_length: int | None = None
-    ordered: bool = False
     length_cost: float = 0.0
     exponent: float = 1.0
 
@@ -69,8 +66,6 @@ class Language:
                 f"Lengths must satisfy 0 <= min_length <= max_length <= {len(self.groups)} groups, "
                 f"not min_length={self.min_length}, max_length={self.max_length}."
             )
-        if self.ordered and len(set(self.groups)) > 1:
-            raise ValueError(f"Ordered sequences need groups of one size, not {self.groups}.")
 
     @property
     def longest(self) -> int:
@@ -84,8 +79,8 @@ class Language:
 
     @property
     def width(self) -> int:
-        """The number of 0/1 features of a sentence: tokens, times positions if ordered."""
-        return self.tokens * (self.longest if self.ordered else 1)
+        """The number of 0/1 features of a sentence: one a token."""
+        return self.tokens
 
     @cached_property
     def token_group(self) -> Tensor:
@@ -95,7 +90,7 @@ class Language:
     @cached_property
     def count(self) -> int:
         """The number of sentences, by recursion over groups, without listing them."""
-        uniform = Language(self.groups, self.min_length, self.max_length, self.ordered)
+        uniform = Language(self.groups, self.min_length, self.max_length)
         return round(float(_weights(uniform)[0, 0]))
 
     @cached_property
@@ -107,13 +102,11 @@ class Language:
                 "take sampled flows or a smaller language."
             )
         members = [t.tolist() for t in torch.arange(self.tokens).split(self.groups)]
-        choose = itertools.permutations if self.ordered else itertools.combinations
-        shift = self.tokens if self.ordered else 0  # from the features of one position to the next
         blocks = []
         for length in range(self.min_length, self.longest + 1):
             rows = [
-                [position * shift + token for position, token in enumerate(tokens)]
-                for chosen in choose(members, length)
+                tokens
+                for chosen in itertools.combinations(members, length)
                 for tokens in itertools.product(*chosen)
             ]
             index = torch.tensor(rows).long().view(len(rows), length)
@@ -123,15 +116,10 @@ class Language:
     def chunks(self, rows: int = 65_536) -> Iterator[Tensor]:
         """All sentences, at most `rows` at a time (n, width), shortest first, never held at once.
 
-        Raises ValueError for ordered sequences of more than `MOST_SENTENCES` sentences.
-
         Example:
             >>> sum(len(part) for part in Language((1,) * 32, max_length=7).chunks())
             4514872
         """
-        if self.ordered:
-            yield from self.sentences.split(rows)
-            return
         group = self.token_group
         after = torch.searchsorted(group, group, right=True)  # first token of a later group
         s = torch.zeros(1, 0, dtype=torch.int16)  # the tokens of all sentences of one length
@@ -174,18 +162,9 @@ class Language:
     def _log_weight(self, length: Tensor) -> Tensor:
         return self.exponent * self.log_weight(length.double())
 
-    def bag(self, s: Tensor) -> Tensor:
-        """(..., tokens) which tokens occur, whatever their order."""
-        return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
-
-    def without(self, s: Tensor, feature: Tensor) -> Tensor:
-        """(..., width) s without the token at `feature` (...); in sequences later ones move up."""
-        if not self.ordered:
-            return s - (feature[..., None] == torch.arange(self.width, device=s.device)).to(s)
-        s = s.unflatten(-1, (self.longest, self.tokens))
-        moved = torch.cat([s[..., 1:, :], torch.zeros_like(s[..., :1, :])], -2)
-        before = torch.arange(self.longest, device=s.device) < (feature // self.tokens)[..., None]
-        return torch.where(before[..., None], s, moved).flatten(-2)
+    def without(self, s: Tensor, token: Tensor) -> Tensor:
+        """(..., width) s without a token (...)."""
+        return s - (token[..., None] == torch.arange(self.width, device=s.device)).to(s)
 
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
@@ -210,17 +189,13 @@ class Language:
         With `canonical` a bag is built group by group, in exactly one order; without, in any order.
         """
         groups, group = len(self.groups), self.token_group.to(partial.device)
-        bag, length = self.bag(partial), partial.sum(-1)
-        filled = bag.new_zeros(*bag.shape[:-1], groups).index_add_(-1, group, bag)
-        if canonical and not self.ordered:  # a group at or before the last filled one is closed
+        length = partial.sum(-1)
+        filled = partial.new_zeros(*length.shape, groups).index_add_(-1, group, partial)
+        if canonical:  # a group at or before the last filled one is closed
             filled = filled.flip(-1).cumsum(-1).flip(-1)
         free = (filled == 0)[..., group] & (length < self.longest)[..., None]
-        if canonical and not self.ordered:  # enough groups must stay open for the shortest sentence
+        if canonical:  # enough groups must stay open for the shortest sentence
             free = free & (length[..., None] + groups - group >= self.min_length)
-        if self.ordered:
-            position = length.long().clamp(max=self.longest - 1)
-            here = torch.nn.functional.one_hot(position, self.longest).bool()
-            free = (here[..., :, None] & free[..., None, :]).flatten(-2)
         return torch.cat([free, (length >= self.min_length)[..., None]], -1)
 
     def prior_logits(self, partial: Tensor) -> Tensor:
@@ -228,10 +203,7 @@ class Language:
         log_weights = _weights(self).log().to(partial)
         length = partial.sum(-1).long()
         after = (length + 1).clamp(max=self.longest)
-        if self.ordered:
-            grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)
-        else:
-            grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
+        grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
         stop = torch.where(length >= self.min_length, self._log_weight(length), -torch.inf)
         return torch.cat([grow, stop[..., None].to(grow)], -1)
 
@@ -241,7 +213,7 @@ class Language:
 
     def name(self, s: Tensor) -> str:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
-        return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
+        return "·".join(self.token_name(int(j)) for j in s.nonzero().flatten()) or "∅"
 
 
 @lru_cache(maxsize=64)
@@ -260,9 +232,7 @@ def _weights(language: Language) -> Tensor:
         stop = of_length[length] if length >= language.min_length else 0.0
         for k in range(k_max, -1, -1):
             total = stop
-            if length < l_max and language.ordered:
-                total += (k_max - length) * language.groups[0] * float(weights[0, length + 1])
-            elif length < l_max:
+            if length < l_max:
                 total += float(of_group[k:] @ weights[k + 1 :, length + 1])
             weights[k, length] = total
     return weights
@@ -281,7 +251,7 @@ def usage(language: Language, s: Tensor) -> dict[str, float]:
     """Sentences in use among the samples s (n, width), and tokens of these."""
     different, times = s.unique(dim=0, return_counts=True)
     used = different[times / len(s) > in_use_threshold(language.count)]
-    tokens = language.bag(used).sum(0) if len(used) else torch.zeros(1)
+    tokens = used.sum(0) if len(used) else torch.zeros(1)
     return {"sentences_in_use": float(len(used)), "tokens_in_use": float((tokens > 0).sum())}
 
 

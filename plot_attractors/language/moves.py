@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from plot_attractors.language.language import Language
 
@@ -26,23 +25,16 @@ def gibbs_step(
     """One token of every sentence s (…, B, width) is added, taken away or exchanged, by its exact
     conditional probability under p, which the step leaves invariant.
 
-    The k tokens of a sentence lie in k of L = `longest` slots, all n(k) ways being equally likely:
-    n(k) = L!/(L − k)! for a bag of words, and L!/k!(L − k)! for a sequence, in its order. What is
-    in a random slot, nothing or a token, is drawn anew ∝ p(s′) / n(k′). log_p is called once, on
-    all sentences that this may give.
+    The k tokens of a sentence lie in k of L = `longest` slots, all n(k) = L!/(L − k)! ways being
+    equally likely. What is in a random slot, nothing or a token, is drawn anew ∝ p(s′) / n(k′).
+    log_p is called once, on all sentences that this may give.
 
-    For bags `log_options` may take its place, which may be faster: s (…, B, width) →
+    `log_options` may take its place, which may be faster: s (…, B, width) →
     (tokens + 1, …, B) log p of s with each token added, and of s.
     """
-    if language.ordered:
-        base, options = _insertions(language, s)  # (…, B, width), (tokens + 1, …, B, width)
-        scores = log_p(options)
-    else:
-        base = _emptied_slot(language, s)
-        scores = (log_options or partial(additions, log_p))(base)
+    base = _emptied_slot(language, s)
+    scores = (log_options or partial(additions, log_p))(base)
     allowed = language.allowed(base, canonical=False)
-    if language.ordered:
-        allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
     length = base.sum(-1).long().clamp(max=language.longest - 1)
     gain = _way_gains(language).to(s)[length][..., None].expand(*length.shape, language.tokens)
     gain = torch.nn.functional.pad(gain, (0, 1))  # of no token none
@@ -50,8 +42,6 @@ def gibbs_step(
     above = logits.softmax(-1).cumsum(-1)  # by inversion, faster than a categorical distribution
     u = torch.rand_like(above[..., :1]) * above[..., -1:]
     chosen = torch.searchsorted(above, u, right=True)[..., 0].clamp(max=language.tokens)
-    if language.ordered:
-        return options.flatten(1, -2)[chosen.flatten(), torch.arange(chosen.numel())].view_as(s)
     return base + (chosen[..., None] == torch.arange(language.tokens, device=s.device))
 
 
@@ -69,33 +59,13 @@ def additions(log_p: LogDensity, base: Tensor) -> Tensor:
     return log_p(torch.cat([(base + every).clamp(max=1), base[None]]))
 
 
-def _insertions(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
-    """Sequences s with a random slot emptied, and with every token in it, nothing last."""
-    length, longest, tokens = s.sum(-1), language.longest, language.tokens
-    order = torch.rand(*length.shape, longest, device=s.device).argsort(-1)
-    full = order < length[..., None]  # which slots hold the tokens
-    slot = torch.randint(longest, length.shape, device=s.device)
-    before = torch.arange(longest, device=s.device) < slot[..., None]
-    place = (full & before).sum(-1)  # of the slot's token in the sequence
-    filled = full.gather(-1, slot[..., None])
-    base = torch.where(filled, language.without(s, place * tokens), s)
-    grid = base.unflatten(-1, (longest, tokens))
-    moved = torch.cat([torch.zeros_like(grid[..., :1, :]), grid[..., :-1, :]], -2)
-    at = torch.arange(longest, device=s.device)
-    grid = torch.where((at < place[..., None])[..., None], grid, moved)
-    here = one_hot(place, longest).to(s)
-    grid = grid * (1 - here[..., None])
-    every = torch.eye(tokens, device=s.device).view(tokens, *[1] * place.dim(), 1, tokens)
-    return base, torch.cat([(grid + here[..., None] * every).flatten(-2), base[None]])
-
-
 @lru_cache(maxsize=64)
 def _way_gains(language: Language) -> Tensor:
     """(longest,) log n(k) − log n(k + 1), of a token more."""
     most = torch.tensor(float(language.longest))
     k = torch.arange(language.longest + 1.0)
     log_n = torch.lgamma(most + 1) - torch.lgamma(most - k + 1)
-    return -(log_n - torch.lgamma(k + 1) if language.ordered else log_n).diff()
+    return -log_n.diff()
 
 
 class Population(NamedTuple):

@@ -23,7 +23,7 @@ IMPOSSIBLE = -1e30  # finite: the gradient of logsumexp over nothing but −inf 
 class SentencePolicy(TorchDistribution):
     """P(s | ·) = Π_i P(s_i | s_:i) · P(end | s): a sentence built token by token.
 
-    With `canonical` (and always for ordered sequences) a sentence has exactly one building order.
+    With `canonical` a sentence has exactly one building order.
     Without, tokens come in any order, as in the paper; `log_prob` then sums over all orders by
     recursion over subsets (2^max_length network calls in one batch).
 
@@ -78,7 +78,7 @@ class SentencePolicy(TorchDistribution):
         `sample` and `log_prob`.
         """
         s, log_p = self._build(sample_shape)
-        return s, log_p if self.canonical or self.language.ordered else self.log_prob(s)
+        return s, log_p if self.canonical else self.log_prob(s)
 
     @torch.no_grad()
     def _build(self, sample_shape: Any) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,7 @@ class SentencePolicy(TorchDistribution):
     def log_prob(self, s: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         s = s.expand(*shape, -1)
-        if self.canonical or self.language.ordered:
+        if self.canonical:
             return self.log_prob_path(s, s.cumsum(-1) - s)  # in the order of features
         return self._log_prob_any_order(s)
 
@@ -201,8 +201,6 @@ def draw_prior(language: Language, n: int, device: torch.device | str | None = N
     group = torch.rand(n, len(language.groups)).argsort(-1)[:, : language.longest]
     feature = group * size + torch.randint(size, group.shape)
     position = torch.arange(language.longest)
-    if language.ordered:
-        feature = feature + position * language.tokens
     said = (position < length[:, None]).to(torch.get_default_dtype())
     return torch.zeros(n, language.width).scatter(1, feature, said).to(device or "cpu")
 
@@ -211,8 +209,7 @@ def draw_prior(language: Language, n: int, device: torch.device | str | None = N
 def _length_weights(language: Language) -> Tensor:
     """(longest + 1,) ∝ the probability of every length under P(s), groups being of one size."""
     groups, size = len(language.groups), language.groups[0]
-    choose = math.perm if language.ordered else math.comb
     length = torch.arange(language.longest + 1.0)
-    count = [math.log(choose(groups, n) * size**n) for n in range(len(length))]
+    count = [math.log(math.comb(groups, n) * size**n) for n in range(len(length))]
     p = (language.log_prior_of_length(length) + torch.tensor(count)).exp()
     return p * (length >= language.min_length)

@@ -71,7 +71,7 @@ class GrammarModel(nn.Module):
         size_principle: bool = True,
     ) -> None:
         super().__init__()
-        if language is not None and (len(grammar.tokens) != language.width or language.ordered):
+        if language is not None and len(grammar.tokens) != language.width:
             raise ValueError(
                 f"The grammar has {len(grammar.tokens)} tokens and the language {language.width} "
                 "features: they must be the same, in the same order."

@@ -389,7 +389,7 @@ class Discretizer(nn.Module):
     ) -> None:
         super().__init__()
         self.language, self.context = language, context
-        self.canonical = canonical or language.ordered
+        self.canonical = canonical
         self._encoder = [] if sentence_encoder is None else [sentence_encoder]  # as in `Dynamics`
         self.latent, self.fourier, self.units = latent, fourier, units
         self.features = fourier.of(latent)

@@ -15,7 +15,7 @@ from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import from_table
 
-__all__ = ["HEADLINES", "data_of", "missing", "numbers", "short", "warnings"]
+__all__ = ["HEADLINES", "data_of", "missing", "numbers", "short", "trust", "warnings"]
 
 _HEADLINES = """
     p kl kl_exact kl_control p_held_out kl_held_out kl_5T p_negative tv_extrapolated tv_brownian
@@ -44,6 +44,18 @@ def numbers(run: Run) -> tuple[dict[str, float], list[str]]:
         return numbers_.numbers(run), []
     except ValueError as error:
         return dict.fromkeys(METRICS, math.nan), [f"{error}."]
+
+
+def trust(numbers: Mapping[str, float]) -> str:
+    """How far trajectories sample as they should, beside what learned nothing; empty if unknown."""
+    distance, nothing = numbers["tv_extrapolated"], numbers["tv_brownian"]
+    if math.isnan(distance) or math.isnan(nothing):
+        return ""
+    return (
+        f"Sentences are sampled within a total variation of {max(distance, 0):.2f} of the exact "
+        f"posterior; Brownian motion, which has learned nothing, is at {nothing:.2f} (0: equal, 1: "
+        "nothing in common)."
+    )
 
 
 # Warnings.

@@ -13,6 +13,8 @@ from plot_attractors.report import builder, findings, reproduce, sections
 from plot_attractors.report.builder import Block, Code, Page, Section, Table, Text
 from plot_attractors.report.tables import spread, text
 from plot_attractors.runs import Run, pretrained, registry, store
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.numbers import kept
 from plot_attractors.runs.variants import (
     Variant,
     all_runs,
@@ -54,6 +56,8 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
             raise ValueError("a report of several runs needs a file to go to: give --out")
         runs = [Run(pretrained.writable(runs[0].path))]
         out = runs[0].path / "report.html"
+        if kept(runs[0]) and not (runs[0].path / "analyses").is_dir():
+            analyze(runs[0], "trajectories")  # what is seen first
     return builder.write(_page(group(runs)), Path(out))
 
 
@@ -68,7 +72,10 @@ def _page(variants: Variants) -> Page:
     return Page(
         title,
         _told(runs, lambda run: [*findings.warnings(run, numbers[run.path]), *found[run.path][1]]),
-        sections.views(variants),
+        [
+            *(Text(findings.trust(numbers[run.path])) for run in runs[: len(runs) == 1]),
+            *sections.views(variants),
+        ],
         [
             Section("What was fitted", _fitted(variants)),
             Section("Headline numbers", _headlines(variants, numbers)),

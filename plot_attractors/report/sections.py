@@ -45,7 +45,7 @@ def sections(variants: Sequence[Variant]) -> list[Section]:
 
 
 def views(variants: Sequence[Variant]) -> list[Block]:
-    """The interactive views of all analyses: what a reader sees first."""
+    """The interactive views of all analyses with their figures: what a reader sees first."""
     blocks: list[Block] = []
     for name in _names(variants):
         files = [(title, folder / viewer.FILE) for title, folder in _having(variants, name)]
@@ -53,6 +53,7 @@ def views(variants: Sequence[Variant]) -> list[Block]:
         if cells := [View(title, text) for title, text in texts if viewer.is_view(text)]:
             caption = about(name)[1].get("view", "")
             blocks.append(Figure(cells, caption, f"view-{anchor(name)}"))
+            blocks += _figures(name, _having(variants, name))
     return blocks
 
 
@@ -77,9 +78,8 @@ def _title(run: Run, variant: Variant, variants: Sequence[Variant]) -> str:
     return ", ".join([*named, *([f"seed {run.seed}"] if len(variant.runs) > 1 else [])])
 
 
-def _analysis(name: str, having: Having) -> Part:
-    title, captions = about(name)
-    blocks: list[Block] = []
+def _figures(name: str, having: Having) -> list[Block]:
+    captions, blocks = about(name)[1], list[Block]()
     stems = set().union(*(pictures.stems(folder) for _, folder in having))
     for stem in [*(stem for stem in captions if stem in stems), *sorted(stems - captions.keys())]:
         cells = [
@@ -88,12 +88,18 @@ def _analysis(name: str, having: Having) -> Part:
             if stem in pictures.stems(folder)
         ]
         blocks.append(Figure(cells, captions.get(stem, stem.replace("_", " "))))
+    return blocks
+
+
+def _analysis(name: str, having: Having) -> Part:
+    first = any((folder / viewer.FILE).is_file() for _, folder in having)  # which stand above
+    blocks = [] if first else _figures(name, having)
     for of, folder in having:
         files = sorted(folder.glob("*.csv"), key=lambda file: (file.name != "summary.csv", file))
         blocks += [
             tables.csv_table(file, ", ".join(filter(None, (file.name, of)))) for file in files
         ]
-    return Part(f"analysis-{anchor(name)}", title, blocks)
+    return Part(f"analysis-{anchor(name)}", about(name)[0], blocks)
 
 
 def about(name: str) -> tuple[str, dict[str, str]]:

@@ -39,6 +39,7 @@ function drawDot(c, [x, y], radius, colour, rim) {
 // The forward step of the model, which makes new trajectories in the page.
 
 const RUNS = 100; // trajectories of an input, or from a place
+const AT_ONCE = 5; // of them, before the page may answer
 const HOLD = 3; // steps for which a sentence must last to be a response
 const MOST_SENTENCES = 6; // that are listed
 
@@ -207,7 +208,7 @@ class View {
     this.groups = create("select", { className: "groups" }, ...data.groups.map((g, i) => new Option(g.name, i)));
     this.labels = create("select", { className: "labels" }, ...data.labels.map((l, i) => new Option(l.of === "input" ? l.name : `${l.name} read at T`, i)));
     this.canvas = create("canvas", { className: "plane", tabIndex: 0, role: "img",
-      ariaLabel: "Latent states in their principal plane; the arrow keys go from one to the next" });
+      ariaLabel: "Latent states in their principal plane; arrow keys go from one to the next, or with Drop states move the place, where Enter drops them" });
     this.drop = create("button", { type: "button", className: "drop", textContent: "Drop states", ariaPressed: "false" });
     this.legend = create("div", { className: "legend" });
     this.card = create("div", { className: "card", ariaLive: "polite" });
@@ -233,18 +234,26 @@ class View {
     this.canvas.addEventListener("pointerleave", () => { if (!this.pinned) this.choose(-1); });
     this.canvas.addEventListener("click", (e) => {
       if (this.dropping) {
-        this.begin(this.live.stateAt(this.under(e)), "states dropped here");
+        this.dropAt(this.under(e));
         return;
       }
       const found = this.nearest(e, 30);
       this.pinned = found >= 0 && !(this.pinned && found === this.chosen);
       this.choose(this.pinned ? found : -1);
     });
+    this.root.addEventListener("keydown", (e) => { if (e.key === "Escape") this.clear(); });
     this.canvas.addEventListener("keydown", (e) => {
-      if (e.key === "Escape") this.clear();
       const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
+      if (this.dropping && e.key === "Enter") this.dropAt(this.cursor);
       if (!move) return;
       e.preventDefault();
+      if (this.dropping) {
+        const axis = Number(e.key === "ArrowUp" || e.key === "ArrowDown");
+        const [low, high] = this.bounds[axis];
+        this.cursor[axis] = Math.min(high, Math.max(low, this.cursor[axis] + (axis ? -move : move) * (high - low) / 25));
+        this.draw();
+        return;
+      }
       const { start, end } = this.group;
       const from = this.chosen < 0 ? (move > 0 ? start - 1 : end) : this.chosen;
       this.pinned = true;
@@ -264,18 +273,37 @@ class View {
   setDropping(dropping) {
     this.dropping = dropping;
     this.drop.ariaPressed = String(dropping);
+    if (dropping) {
+      this.cursor = this.bounds.map(([low, high]) => (low + high) / 2);
+      this.canvas.focus();
+    }
+    this.draw();
   }
 
-  begin(z, name) {
-    this.runs = { name, all: this.live.run(z, this.data.times.at(-1), RUNS) };
+  dropAt(place) {
+    this.begin(this.live.stateAt(place), "states dropped here");
+  }
+
+  // Of the input i, or −1: in parts, so that the page answers meanwhile.
+  begin(z, name, i = -1) {
+    const runs = this.runs = { name, input: i, all: [] };
+    this.pinned = i >= 0;
     this.pause();
-    this.show(0);
-    this.start();
+    this.k = this.slider.value = 0;
+    this.choose(i);
+    const more = () => {
+      if (this.runs !== runs) return; // others were asked for
+      runs.all.push(...this.live.run(z, this.data.times.at(-1), AT_ONCE));
+      this.tell();
+      if (runs.all.length < RUNS) setTimeout(more);
+      else this.start();
+    };
+    setTimeout(more);
   }
 
   drawRuns(c) {
     const t = this.data.times[this.k];
-    for (const { places } of this.runs.all) {
+    for (const { places } of this.runs.all.length < RUNS ? [] : this.runs.all) {
       const tail = places.slice(Math.max(0, t - TRAIL), t + 1).map((place) => this.at(place));
       drawLine(c, tail, style("--orange"), 1, 0.25);
       drawDot(c, tail.at(-1), 3, style("--orange"), style("--orange"));
@@ -285,6 +313,7 @@ class View {
   // Shares of the sentences nearest at the step of the slider, and times of responses.
   runsText() {
     const { all, name } = this.runs;
+    if (all.length < RUNS) return [create("p", { className: "busy" }, `${all.length} of ${RUNS} ${name} are computed …`)];
     const t = this.data.times[this.k];
     const count = new Map();
     for (const { said } of all) count.set(said[t], (count.get(said[t]) || 0) + 1);
@@ -325,6 +354,7 @@ class View {
   }
 
   choose(i) {
+    if (this.pinned && this.runs?.input !== i) this.runs = null; // of another input
     this.chosen = i;
     this.update();
   }
@@ -380,8 +410,8 @@ class View {
   // The picture: places of the canvas [x, y], and of the plane [u, v].
 
   at([u, v]) {
-    const [[u0, u1], [v0, v1]] = this.bounds;
-    return [this.left + ((u - u0) / (u1 - u0)) * this.across, this.down - ((v - v0) / (v1 - v0)) * this.down + 2];
+    const [[u0, u1], [v0, v1]] = this.bounds; // in the middle, on one scale
+    return [this.left + this.across / 2 + (u - (u0 + u1) / 2) * this.unit, 2 + this.down / 2 - (v - (v0 + v1) / 2) * this.unit];
   }
 
   mouse(event) {
@@ -392,7 +422,7 @@ class View {
   under(event) {
     const [x, y] = this.mouse(event);
     const [[u0, u1], [v0, v1]] = this.bounds;
-    return [u0 + ((x - this.left) / this.across) * (u1 - u0), v0 + ((this.down + 2 - y) / this.down) * (v1 - v0)];
+    return [(u0 + u1) / 2 + (x - this.left - this.across / 2) / this.unit, (v0 + v1) / 2 - (y - 2 - this.down / 2) / this.unit];
   }
 
   state(k, i) {
@@ -429,6 +459,8 @@ class View {
     canvas.width = Math.round(wide * scale); // which clears it
     canvas.height = Math.round(tall * scale);
     [this.left, this.across, this.down] = [26, wide - 28, tall - 26];
+    const ranges = this.bounds.map(([low, high]) => high - low);
+    this.unit = Math.min(this.across / ranges[0], this.down / ranges[1]); // pixels
     const c = canvas.getContext("2d");
     c.scale(scale, scale);
     c.save();
@@ -446,11 +478,12 @@ class View {
     for (const i of this.shown) drawDot(c, this.place(this.k, i), 4, colour(i), style("--page"));
     if (this.runs) this.drawRuns(c);
     if (this.chosen >= 0) this.drawChosen(c);
+    if (this.dropping) drawDot(c, this.at(this.cursor), 6, "transparent", style("--ink"));
     c.restore();
     Object.assign(c, { strokeStyle: style("--line"), fillStyle: style("--soft"), font: "12px system-ui, sans-serif", textAlign: "center" });
     c.strokeRect(this.left, 2, this.across, this.down);
     const percent = data.shares.map((share) => `${Math.round(100 * share)} %`);
-    c.fillText(`first component (${percent[0]} of the states' variance); each axis has its own scale`, this.left + this.across / 2, tall - 6);
+    c.fillText(`first component (${percent[0]}${wide < 480 ? "" : " of the states' variance"})`, this.left + this.across / 2, tall - 6);
     c.translate(13, this.down / 2);
     c.rotate(-Math.PI / 2);
     c.fillText(`second component (${percent[1]})`, 0, 0);
@@ -470,6 +503,7 @@ class View {
 
   tell() {
     const { data, chosen: i, k, card } = this;
+    const focused = card.contains(document.activeElement); // the button, which is made anew
     const t = data.times[k];
     this.output.textContent = t <= data.steps ? `${t} of T = ${data.steps}` : `${t}, ${t - data.steps} after T`;
     this.slider.ariaValueText = `step ${this.output.textContent}`;
@@ -488,8 +522,9 @@ class View {
         ` · at T: ${data.sentences.names[last]}`));
     if (this.live) {
       const again = create("button", { type: "button", className: "again" }, `Run it ${RUNS} times`);
-      again.addEventListener("click", () => this.begin(this.live.start(i), `trajectories of ${data.inputs[i]}`));
-      card.append(again, ...(this.runs ? this.runsText() : []));
+      again.addEventListener("click", () => this.begin(this.live.start(i), `trajectories of ${data.inputs[i]}`, i));
+      card.append(again, ...(this.runs?.input === i ? this.runsText() : []));
+      if (focused) again.focus();
     }
     if (data.bits) card.append(...this.strips(i, k, s));
     if (data.pictures) card.append(this.pictures(i));

@@ -290,7 +290,7 @@ def summary(model: AttractorModel, x: Tensor, exact: bool = True) -> dict[str, f
     used = model.sentences[marginal > in_use_threshold(len(marginal))]
     return {
         "sentences_in_use": float(len(used)),
-        "tokens_in_use": float((model.language.bag(used).sum(0) > 0).sum()),
+        "tokens_in_use": float((used.sum(0) > 0).sum()),
         "posterior_entropy": float(-(p * p.clamp(min=1e-30).log()).sum(-1).mean()),
         "log_z": float(log_r.logsumexp(-1).mean()),
     }

@@ -134,14 +134,14 @@ class SampledSentences:
 
     def _log_rewards(
         self, q: Normal, language: Language | None, beta: float
-    ) -> tuple[LogDensity, LogDensity | None]:
+    ) -> tuple[LogDensity, LogDensity]:
         """log R(s; x) of inputs q, by the prior of another language or the model's, and that of s
-        with every token added, for bags (`Reward.log_additions`).
+        with every token added (`Reward.log_additions`).
         """
         reward = self.model.reward
         additions = partial(reward.log_additions, q, beta=beta, language=language)
         log_r = partial(reward, q, None, beta=beta, language=language)
-        return log_r, None if self.model.language.ordered else additions
+        return log_r, additions
 
     @torch.no_grad()
     def draw(

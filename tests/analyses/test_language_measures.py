@@ -82,14 +82,6 @@ def test_the_levels_of_a_tree_that_a_path_does_not_reach_are_no_value() -> None:
     assert table["value"] > 0.9
 
 
-def test_tokens_of_an_ordered_language_count_wherever_they_stand() -> None:
-    def sentence(x: Tensor) -> Tensor:  # a position for each feature
-        return one_hot(x[:, :2].long() + torch.tensor([0, 3]), 6).flatten(1).float()
-
-    table = summary(sentence, language=Language((1,) * 6, max_length=2, ordered=True))
-    assert table["value"] == pytest.approx(1)
-
-
 def test_continuous_and_missing_features() -> None:
     rows = torch.cartesian_prod(torch.arange(3.0), torch.linspace(0, 2, 21))
     rows[:20, 0] = torch.nan

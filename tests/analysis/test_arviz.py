@@ -21,8 +21,6 @@ from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import analyze
 
-from ..small import untrained
-
 SUMMARY = "input y info_loss length log_reward log_weight pareto_k ess"
 SMALL = {"pretrain": 2, "warm_up": 2, "cycles": 1, "e_updates": 2, "final_e_updates": 2}
 
@@ -56,17 +54,6 @@ def test_runs_see_the_same_inputs_and_make_draws_of_their_own(
     # the two are of the same weights, but not of the same draws
     z, other = (of["posterior"]["z"].isel(step=-1) for of in (tree, twin))
     assert not np.isclose(z, other).any()
-
-
-def test_an_ordered_language_has_positions(run_path: Path) -> None:
-    run = Run(run_path)
-    run.model = untrained(
-        "sequences", **{"language.groups": (2, 2), "language.max_length": 2}
-    ).model
-    tree = sample_run(run, inputs=3, draws=4)
-    tokens = tree["posterior"]["tokens"]
-    assert dict(tokens.sizes) == {"chain": 1, "draw": 4, "input": 3, "position": 2, "token": 4}
-    assert ((tokens.sum("token") == 1).sum("position") == tree["sample_stats"]["length"]).all()
 
 
 # Identities.

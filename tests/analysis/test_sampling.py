@@ -92,7 +92,6 @@ LANGUAGES = [
     Language((1,) * 6, max_length=3),
     Language((2, 1, 3), min_length=0),
     Language((1,) * 4, min_length=2, max_length=3),
-    Language((2, 2), ordered=True),
 ]
 
 

@@ -29,9 +29,6 @@ def of_sprites(settings: Any = (), **inference: Any) -> Any:
 CASES = {
     "listed": lambda: build(**ANNEALED),
     "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
-    "sequences": lambda: build(
-        name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
-    ),
     "tokens leave their axes": lambda: of_sprites({"token_axes": False}, **WORDS),
 }
 

@@ -67,21 +67,18 @@ def slots(language: Language) -> Make:
     return make
 
 
-PAIRS, ORDERED = Language((2, 2, 2)), Language((2, 2, 2), ordered=True)
-COSTS = Language((1,) * 6, 1, 3, False, 0.2)
+PAIRS = Language((2, 2, 2))
+COSTS = Language((1,) * 6, 1, 3, 0.2)
 CASES: dict[str, Make] = {
     "canonical": policy(PAIRS),
     "canonical, exploring": policy(PAIRS, explore=0.3),
     "canonical, two tokens at least": policy(Language((2, 2, 2, 2), min_length=2)),
     "any order": policy(PAIRS, False),
     "any order, none to two of three": policy(Language((2, 1, 2), 0, 2), False, 0.1),
-    "ordered": policy(ORDERED),
-    "ordered, exploring, short": policy(Language((2, 2, 2), max_length=2, ordered=True), True, 0.2),
     "the paper's": policy(Language((2,) * 6)),
     "tabulated": tabulated(PAIRS),
-    "tabulated, ordered": tabulated(ORDERED),
     "factored, none to four tokens": factored(Language((1,) * 7, 0, 4), (0, 0, 2, 2, 2, 5, 0)),
-    "factored, two at least": factored(Language((1,) * 6, 2, 3, False, 0.7), (1, 0, 1, 0, 1, 0)),
+    "factored, two at least": factored(Language((1,) * 6, 2, 3, 0.7), (1, 0, 1, 0, 1, 0)),
     "factored, exclusive groups": factored(
         Language((2, 3, 1), length_cost=-0.3), (0, 0, *(4,) * 4)
     ),
@@ -205,7 +202,6 @@ def test_sum_and_mode_of_factored_sentences(name: str) -> None:
     ("language", "part"),
     [
         (Language((2, 2)), (0, 1, 0, 0)),  # a group in two parts
-        (Language((2, 2), ordered=True), (0,) * 4),
         (Language((1,) * 20), (0,) * 20),  # too many subsets
         (Language((1,) * 64, max_length=1), (0,) * 64),  # whose numbers have 64 bits
     ],

@@ -20,9 +20,6 @@ LANGUAGES = {
     "full length only": Language((2, 2, 2), min_length=3),
     "two tokens at most": Language((1, 2, 2, 2), max_length=2),
     "Gricean, two or three tokens": Language((2, 1, 2, 2), 2, 3, length_cost=1.3),
-    "ordered": Language((2, 2, 2), ordered=True),
-    "ordered, Gricean, short": Language((2, 2, 2), max_length=2, ordered=True, length_cost=0.4),
-    "ordered, two tokens at least": Language((1, 1, 1, 1), min_length=2, ordered=True),
 }
 languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES.keys())
 
@@ -33,7 +30,6 @@ languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGE
         (Language((2,) * 6), 728),  # the paper's 6 pairs: 3⁶ − 1, not 6³ = 216
         (Language((2,) * 6, min_length=0), 729),
         (Language((1,) * 32, max_length=7), 4_514_872),
-        (Language((2,) * 6, ordered=True), sum(math.perm(6, k) * 2**k for k in range(1, 7))),
     ],
 )
 def test_count_without_listing(language: Language, count: int) -> None:
@@ -80,16 +76,12 @@ def test_no_building_order_has_a_dead_end(language: Language, canonical: bool) -
     assert len(valid) == language.count == len(language.sentences)
 
 
-def test_names_bags_and_keys() -> None:
+def test_names_and_keys() -> None:
     language = Language((2,) * 6)
     assert [language.name(language.sentences[k]) for k in (0, -1)] == ["A", "B·D·F·H·J·L"]
     assert language.name(torch.zeros(12)) == "∅"
     assert Language((1,) * 60, max_length=2).token_name(59) == "w59"
     assert len(set(language.key(language.sentences).tolist())) == 728
-    ordered = Language((2, 2), ordered=True)
-    ac, ca = torch.tensor([1.0, 0, 0, 0, 0, 0, 1, 0]), torch.tensor([0, 0, 1.0, 0, 1, 0, 0, 0])
-    assert torch.equal(ordered.bag(ac), ordered.bag(ca))
-    assert (ordered.name(ac), ordered.name(ca)) == ("A·C", "C·A")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +89,6 @@ def test_names_bags_and_keys() -> None:
     [
         ({"groups": (2, 2), "max_length": 3}, "<= min_length <= max_length <= 2 groups"),
         ({"groups": (2, 2), "min_length": -1}, "Lengths must satisfy"),
-        ({"groups": (1, 2), "ordered": True}, "Ordered sequences need groups of one size"),
     ],
 )
 def test_impossible_languages(arguments: dict[str, object], sentence: str) -> None:
@@ -113,7 +104,7 @@ class TwoTokens(Language):
         return -2.0 * (length - 2).square()
 
 
-OWN = [TwoTokens((1,) * 5, 0), TwoTokens((2, 2, 1), 1), TwoTokens((1,) * 4, 1, 3, True)]
+OWN = [TwoTokens((1,) * 5, 0), TwoTokens((2, 2, 1), 1), TwoTokens((1,) * 4, 1, 3)]
 
 
 def expected(language: Language, power: float = 1.0) -> Tensor:
@@ -131,16 +122,15 @@ def test_whatever_knows_the_prior_knows_it(language: Language, power: float) -> 
         torch.testing.assert_close(of.log_prior(s.to(dtype)).exp(), p.float())
     policy = prior_policy(of, (len(s),))
     torch.testing.assert_close(policy.log_prob(s).double(), p.log(), atol=1e-5, rtol=1e-5)
-    if not language.ordered:
-        split = factors(of, tuple(language.token_group.tolist()))
-        assert split is not None
-        flat = torch.zeros(sum(len(f.subsets) for f in split), dtype=torch.float64)
-        torch.testing.assert_close(FactoredSentences(of, split, flat).log_prob(s).exp(), p)
-        twice = FactoredSentences(language, split, flat).power(power)
-        torch.testing.assert_close(twice.log_prob(s).exp(), p)
-        more = of.log_prior_of_additions(s)
-        torch.testing.assert_close(more[0], of.log_prior_of_length(s.sum(-1) + 1))
-        torch.testing.assert_close(more[-1], of.log_prior(s))
+    split = factors(of, tuple(language.token_group.tolist()))
+    assert split is not None
+    flat = torch.zeros(sum(len(f.subsets) for f in split), dtype=torch.float64)
+    torch.testing.assert_close(FactoredSentences(of, split, flat).log_prob(s).exp(), p)
+    twice = FactoredSentences(language, split, flat).power(power)
+    torch.testing.assert_close(twice.log_prob(s).exp(), p)
+    more = of.log_prior_of_additions(s)
+    torch.testing.assert_close(more[0], of.log_prior_of_length(s.sum(-1) + 1))
+    torch.testing.assert_close(more[-1], of.log_prior(s))
 
 
 @pytest.mark.parametrize("language", [*OWN, TwoTokens((2, 2, 2), 1, 2)])

@@ -13,8 +13,6 @@ LANGUAGES = {
     "bag": Language((1,) * 5, min_length=0, max_length=3),
     "groups": Language((2, 2, 2)),
     "short": Language((3, 1, 2), min_length=2, max_length=2),
-    "sequence": Language((1,) * 4, ordered=True, max_length=3),
-    "groups in sequence": Language((2, 2, 2), min_length=0, ordered=True),
 }
 
 

@@ -67,13 +67,6 @@ def test_sentences_keep_to_the_language() -> None:
     assert torch.equal(few[:, 1], ALL[:, 0])
 
 
-def test_ordered_sentences_grow_from_the_left() -> None:
-    language = Language((2, 2, 2), ordered=True)
-    order = torch.tensor([2, 0, 1]).expand(8, -1)
-    result = compose(language, language.bag, spelling, ALL, order)
-    assert [language.name(s) for s in result[:2]] == ["E·A·C", "F·A·C"]
-
-
 def test_equal_combinations_are_found_with_missing_values() -> None:
     values = torch.tensor([[1.0, NAN], [0.0, 2.0], [1.0, NAN], [1.0, 0.0], [0.0, 2.0]])
     distinct, row = combinations(values)

@@ -25,7 +25,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"language.groups": (1, 1, 1), "token_axes": True, "reward.beta": 0.3},
 )
 CASES = [("hbv", option) for option in OPTIONS]
-CASES += [("hbv", {"readout": "any_order"}), ("sequences", {})]
+CASES += [("hbv", {"readout": "any_order"})]
 
 
 @pytest.mark.parametrize(("name", "option"), CASES, ids=str)

@@ -17,7 +17,7 @@ from plot_attractors.training.vocabulary import linear
 from ..attractors import HBV, assert_resumes, changed, schedule, snapshot, sprites, with_data
 from ..small import SETTINGS, measured, untrained
 
-MODELS = ["hbv", "table", "dsprites", "images", "sequences", "vectors"]
+MODELS = ["hbv", "table", "dsprites", "images", "vectors"]
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
 WIDTHS = {"memory"}  # which is measured, as those of the backward dynamics

@@ -182,7 +182,6 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
     ("model", "inference", "settings", "reason"),
     [
         ("hbv", None, {"cycles": 0, "e_updates": 7}, "there are no cycles"),
-        ("sequences", None, {"readout": "discretizer"}, "sentences do not factor"),
         ("dsprites", None, {"readout": "discretizer"}, ""),
         ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
         ("grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),

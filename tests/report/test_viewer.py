@@ -122,12 +122,18 @@ def test_live_models_of_one_head_and_of_one_for_each_axis(
     compare_steps(opened, model, viewer._live(live_model(model)))
 
 
+ALL_RUN = "return views[0].runs.all.length === 100"
+
+
 def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     opened: browser_.Browser,
 ) -> None:
     opened.run("views[0].pinned = true; views[0].choose(2)")
     before = picture(opened)
+    opened.run(f"document.querySelector('{PLANE}').focus()")
     opened.on(".view .again", "click")
+    opened.wait(ALL_RUN)
+    assert opened.run("return document.activeElement.className") == "again"  # made anew meanwhile
     opened.on(".view input[type=range]", "value", text="\ue010")
     shown = text(opened, ".view .card")
     assert "100 trajectories of" in shown
@@ -139,18 +145,29 @@ def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     )
     assert 0 < sum(shares) <= 1.01
     assert picture(opened) != before
-    opened.run("views[0].pinned = false; views[0].choose(-1)")
+    opened.on(PLANE, "value", text="\ue014")  # the right arrow key: another input, not run yet
+    assert "trajectories of" not in text(opened, ".view .card")
     opened.on(".view .drop", "click")
     opened.run(f"document.querySelector('{PLANE}').scrollIntoView({{block: 'center'}})")
     opened.press(PLANE, 40, 30)
+    opened.wait(ALL_RUN)
     place = opened.run(
         "const v = views[0]; return v.at(v.runs.all[0].places[0])"
         ".map((x, k) => x - [v.canvas.clientWidth, v.canvas.clientHeight][k] / 2)"
     )
     assert place == pytest.approx([40, 30], abs=2)
     assert "100 states dropped here" in text(opened, ".view .card")
-    opened.on(PLANE, "value", text="\ue00c")  # Escape
+    opened.on(PLANE, "value", text="\ue014\ue007")  # the place to the right, Enter
+    opened.wait(ALL_RUN)
+    u, v, x, y = opened.run("const w = views[0]; return [...w.runs.all[0].places[0], ...w.cursor]")
+    assert [u, v] == pytest.approx([x, y], abs=1e-3)
+    opened.on(".view .drop", "value", text="\ue00c")  # Escape
     assert opened.run("return views[0].runs") is None
+    right, up = opened.run(
+        "const w = views[0]; return [w.at([1, 0])[0] - w.at([0, 0])[0],"
+        " w.at([0, 0])[1] - w.at([0, 1])[1]]"
+    )
+    assert right == pytest.approx(up)  # one scale
 
 
 def live_model(model: Any) -> Any:

@@ -113,7 +113,6 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary() -> None:
     ("updates", "options", "sentence"),
     [
         (1, {"axes": False}, "set vocabulary to 2 or more, or token_axes"),
-        (3, {"language": Language((1,) * 6, 1, 2, ordered=True), "axes": False}, "not in ordered"),
         (4, {"sd": 0.2}, r"those of KnownEncoder: leave vocabulary at 0"),
     ],
 )

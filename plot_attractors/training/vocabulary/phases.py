@@ -60,8 +60,8 @@ class VocabularyLearning:
     second warm-up, after one more rotation, and free tokens take three quarters each: a young VAE
     uses an axis too many at times, and rotated axes then come to mix what varies.
 
-    Raises ValueError for ordered sequences, for a linear encoder with no updates of its own, and
-    for parts whose layers these phases do not know.
+    Raises ValueError for a linear encoder with no updates of its own, and for parts whose layers
+    these phases do not know.
     """
 
     perturbed_sd = 0.3, 2.0  # of perturbed starts: sentences lie further apart
@@ -73,11 +73,6 @@ class VocabularyLearning:
         updates: int,
         sentences: Sentences,
     ) -> None:
-        if model.language.ordered:
-            raise ValueError(
-                "tokens learn by vocabulary phases in bags of words, not in ordered sequences: "
-                "leave vocabulary at 0"
-            )
         self.final, self.final_m_step, self.final_sentences = model, m_step, sentences
         self.updates, self.rotation, self.more = updates, updates // 4, 3 * updates // 4
         _require_layers(model, rotates=self.rotation > 0)
