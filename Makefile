@@ -33,18 +33,20 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
 
-# Sizes of the demo's analyses, a third or so of their defaults, for minutes beside other work.
-SIZES := calibration.inputs=16 calibration.wide_inputs=128 basins.inputs=300 basins.random_states=300 \
-	basins.controls=3000 diversity.inputs=40 \
-	perturbation.trajectories=400 compare_language_of_thought.inputs=150 neighbours.trajectories=1000 \
-	decodability.inputs=1000 language_measures.permutations=30 \
-	behaviour.inputs=64 behaviour.draws=64
+# What a newcomer looks at, in two processes, at a third or so of the default sizes.
+FIRST  := trajectories sentences calibration training
+SECOND := information_loss perturbation behaviour data
+SIZES  := calibration.inputs=16 calibration.wide_inputs=128 information_loss.inputs=1000 \
+	perturbation.trajectories=300 perturbation.norms=15 behaviour.inputs=64 behaviour.draws=64
+
+analyses = OMP_NUM_THREADS=1 $(PROGRAM) analyze $(RUN) $($1) \
+	$(addprefix --set ,$(filter $(addsuffix .%,$($1)),$(SIZES)))
 
 # --resume starts where nothing is there yet, goes on after an interruption, and returns at once when all is done.
 # One thread: a second one takes a fifth of the time away on idle cores, and triples it beside other work.
 demo: $(STAMP)
 	OMP_NUM_THREADS=$(or $(OMP_NUM_THREADS),1) $(PROGRAM) fit hbv --preset demo --out $(RUN) --resume
-	$(PROGRAM) analyze $(RUN) $(addprefix --set ,$(SIZES))
+	$(call analyses,FIRST) & first=$$!; $(call analyses,SECOND); second=$$?; wait $$first && exit $$second
 	$(PROGRAM) report $(RUN)
 	@echo "Done. Open $(RUN)/report.html; tables and figures are in $(RUN)/analyses/, the settings in $(RUN)/config.toml."
 

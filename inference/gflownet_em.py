@@ -63,7 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     # over these, by the data
     "hbv/full": {"warm_up": 5000, "final_e_updates": 8000},
-    "hbv/demo": {"warm_up": 2000, "final_e_updates": 3000},
+    "hbv/demo": {"warm_up": 2000, "cycles": 0, "final_e_updates": 1500},
     **{f"{data}/{name}": one for data in ("dsprites", "images") for name, one in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},

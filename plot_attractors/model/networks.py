@@ -292,9 +292,11 @@ class HopfieldDynamics(nn.Module):
         queries = [part.unflatten(-1, (heads, d)).movedim(-2, 0).flatten(1, -2) for part in near]
         queries.append(query.flatten(0, -2).expand(heads, -1, -1))
         v, square = self.pattern, self.pattern**2
-        keys = torch.cat([v, square, self.key], -1).mT
+        values = torch.cat([v, square], -1)  # as one, several times faster than one by one
+        keys = torch.cat([values, self.key], -1).mT
         w = torch.baddbmm(self.bias, torch.cat(queries, -1), keys).softmax(-1)  # (heads, …, n)
-        end, mean_square = ((w @ part).movedim(0, -2).reshape(z.shape) for part in (v, square))
+        moments = (w @ values).movedim(0, -2).split(d, -1)
+        end, mean_square = (part.reshape(z.shape) for part in moments)
         spread = (mean_square - end**2).clamp(min=0)
         gain = torch.sigmoid(gain - 1)
         step = gain * (end + 0.1 * self.scale * offset - z)
