@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml constraints.txt
 # What a newcomer looks at, in two processes, at a third or so of the default sizes.
 FIRST  := trajectories sentences calibration training
 SECOND := information_loss perturbation behaviour data
-SIZES  := calibration.inputs=16 calibration.wide_inputs=128 information_loss.inputs=1000 \
+SIZES := calibration.inputs=16 calibration.wide_inputs=128 information_loss.inputs=1000 \
 	perturbation.trajectories=300 perturbation.norms=15 behaviour.inputs=64 behaviour.draws=64
 
 analyses = OMP_NUM_THREADS=1 $(PROGRAM) analyze $(RUN) $($1) \

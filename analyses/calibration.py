@@ -28,11 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.analysis import sampling, shape
+from plot_attractors.analysis.parts import note
+from plot_attractors.analysis.style import lettered
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     score_backward,
@@ -50,6 +53,14 @@ from plot_attractors.training.balance import log_flow
 
 TITLE = "Calibration"
 NEEDS = shape.ATTRACTORS
+CAPTIONS = {
+    "shares": (
+        "Each sentence of each input: its exact probability, and its share of as many sampled "
+        "sentences: (a) of trajectories after T steps; (b) of exact draws, which show the noise of "
+        "so many; (c) of the encoder's noise, without dynamics; (d) of Brownian motion, which "
+        "learns nothing. Darker: more sentences. TV: mean total variation."
+    ),
+}
 
 
 NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
@@ -59,6 +70,7 @@ WEIGHT_DRAWS = 512  # paths of each input that are weighted
 BALANCE_DRAWS = 8  # trajectories of each input whose steps are judged
 FLOW_DRAWS = 512  # sentences of an input that stand for all
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
+LEAST_SHOWN = 1e-3  # probability in the figure
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
 
@@ -79,6 +91,7 @@ class Calibration(NamedTuple):
     control: dict[str, float]
     log_z: float
     paths: dict[str, tuple[float, float]]
+    shares: dict[str, np.ndarray] | None = None
 
 
 @torch.no_grad()
@@ -120,8 +133,16 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     states_of_exact = sampling.exact_states(model, encoding, WEIGHT_DRAWS)
     paths = _weigh_paths(model, encoding, *states_of_exact, distance)
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
-    paths |= _sentence_statistics(model, encoding, exact.transpose(0, 1), distance)
-    return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
+    drawn = _controls(model, encoding, exact.transpose(0, 1))
+    paths |= _sentence_statistics(drawn, exact.transpose(0, 1), distance)
+    sampled = {"dynamics": model.readout(states[0].transpose(0, 1), encoding.z0).sample()}
+    sampled |= {"exact": exact, **drawn}
+    shares = {
+        name: (_counts(model.language.row(s).T, n).sum(0) / len(s)).numpy()
+        for name, s in sampled.items()
+    }
+    shares |= {"probability": log_p.exp().numpy(), "draws": np.array(sizes.draws)}
+    return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths, shares)
 
 
 def _calibrate_by_draws(
@@ -169,7 +190,7 @@ def _calibrate_by_draws(
         s = read(z)
         learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
         estimates[steps] = estimate(z, s, learned)
-    paths |= _sentence_statistics(model, encoding, exact.s, distance)
+    paths |= _sentence_statistics(_controls(model, encoding, exact.s), exact.s, distance)
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
 
 
@@ -243,15 +264,8 @@ def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -
     return torch.cat(counts, 1)
 
 
-def _sentence_statistics(
-    model: AttractorModel,
-    encoding: Encoding,
-    exact: Tensor,
-    distance: Callable[[Tensor], measures.Distances],
-) -> dict[str, tuple[float, float]]:
-    """tv_brownian, tv_encoder and tv_policy, with floors, of as many draws as `exact` (B, draws,
-    width), of which `distance` gives the total variation from the exact posterior.
-    """
+def _controls(model: AttractorModel, encoding: Encoding, exact: Tensor) -> dict[str, Tensor]:
+    """Sentences (draws, B, width) without learned dynamics, as many as `exact` (B, draws, …)."""
     mean, draws = encoding.distribution.loc, torch.Size([exact.shape[1]])
     z = encoding.distribution.sample(draws)
     drawn = {"tv_encoder": model.readout(z, encoding.z0).sample()}
@@ -262,6 +276,15 @@ def _sentence_statistics(
     if model.sentence_policy is not None:
         policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
         drawn["tv_policy"] = policy.sample(draws)
+    return drawn
+
+
+def _sentence_statistics(
+    drawn: dict[str, Tensor], exact: Tensor, distance: Callable[[Tensor], measures.Distances]
+) -> dict[str, tuple[float, float]]:
+    """tv_brownian, tv_encoder and tv_policy of controls, with floors, of `exact` (B, draws, width);
+    `distance` gives the total variation of sentences from the exact posterior.
+    """
     floor = distance(exact)
     statistics: dict[str, tuple[float, float]] = {}
     for name, s in drawn.items():
@@ -336,11 +359,42 @@ def balance(model: AttractorModel, e: Encoding) -> pd.DataFrame:
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """``summary.csv``: split, steps, statistic, value, floor; ``balance.csv``, see `balance`."""
-    tables = [
-        tabulate(calibrate(run.model, run.data, split, config)).assign(split=split)
-        for split in run.data.splits
-    ]
+    """``summary.csv``: split, steps, statistic, value, floor; ``balance.csv``, see `balance`;
+    ``shares.npz``: of training inputs and listed sentences (inputs, sentences) the exact
+    probability, and shares of what was sampled after T steps and without dynamics.
+    """
+    of_split = {s: calibrate(run.model, run.data, s, config) for s in run.data.splits}
+    table = pd.concat([tabulate(result).assign(split=s) for s, result in of_split.items()])
     columns = ["split", "steps", "statistic", "value", "floor"]
     residuals = balance(run.model, run.model.encode(run.data.batch(config.inputs).x))
-    return {"summary.csv": pd.concat(tables)[columns], "balance.csv": residuals}
+    shares = of_split["train"].shares
+    listed = {} if shares is None else {"shares.npz": shares}
+    return {"summary.csv": table[columns], "balance.csv": residuals, **listed}
+
+
+def draw(tables: dict[str, Any]) -> dict[str, Any]:
+    """The figure ``shares``, where sentences are listed."""
+    if "shares.npz" not in tables:
+        return {}
+    shares = tables["shares.npz"]
+    p = shares["probability"]
+    titles = {
+        "dynamics": "trajectories", "exact": "exact draws",
+        "tv_encoder": "encoder's noise", "tv_brownian": "Brownian motion",
+    }  # fmt: skip
+    figure = Figure(figsize=(10.5, 3.1), layout="constrained")
+    grid = figure.subplots(1, len(titles), sharex=True, sharey=True)
+    for axes, letter, (name, title) in zip(grid, "abcd", titles.items(), strict=True):
+        shown = (p > LEAST_SHOWN) & (shares[name] > 0)
+        axes.hexbin(
+            p[shown], shares[name][shown].clip(LEAST_SHOWN), gridsize=32, bins="log", mincnt=1,
+            xscale="log", yscale="log", extent=2 * (np.log10(LEAST_SHOWN), 0),
+            cmap="Blues" if name == "dynamics" else "Greys", linewidths=0.1,
+        )  # fmt: skip
+        axes.plot([LEAST_SHOWN, 1], [LEAST_SHOWN, 1], color="black", linewidth=0.8)
+        tv = 0.5 * np.abs(shares[name] - p).sum(-1).mean()
+        axes.set_title(lettered(letter, title))
+        axes.set_xlabel("exact P(s | x)")
+        note(axes, f"TV {tv:.2f}", "left")
+    grid[0].set_ylabel(f"share of {shares['draws']} sampled sentences")
+    return {"shares": figure}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import ask, responses, sampling, shape
 from plot_attractors.analysis.responses import Choices
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, lettered, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size, setting
@@ -31,10 +31,10 @@ CAPTIONS = {
         "Morphs between two inputs, a (0) and b (1): of bits, each has a share of the bits of b, "
         "in several orders; of others, what is decoded on the way from z0 of a to z0 of b. A "
         "choice is b where the sentence tells more of b than of a, log R(s; b) > log R(s; a). "
-        "(A) Identification: share of choices of b at T with 95 % intervals, and that of the exact "
+        "(a) Identification: share of choices of b at T with 95 % intervals, and that of the exact "
         "posterior; dashed: the same in a series, upwards and downwards, each morph begun half way "
-        "from where the last one ended. (B) Time of the response: mean, and 10 to 90 %. "
-        "(C) Discrimination of neighbouring morphs by their states at t, d′; dotted: of what is "
+        "from where the last one ended. (b) Time of the response: mean, and 10 to 90 %. "
+        "(c) Discrimination of neighbouring morphs by their states at t, d′; dotted: of what is "
         "chosen at T alone."
     )
 }
@@ -302,11 +302,11 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     first.plot(x, table["down"], "--", color=ORANGE, label="series from b to a")
     bars = [table["chosen"] - table["low"], table["high"] - table["chosen"]]
     first.errorbar(x, table["chosen"], yerr=bars, fmt="o-", color=BLUE, markersize=4, label="at T")
-    first.set(title="(A) Identification", xlabel=f"from {a} to {b}", ylabel="share of choices of b")
+    first.set(title=lettered("a", "Identification"), ylabel="share of choices of b")
     first.legend(fontsize=8)
     second.fill_between(x, table["q10"], table["q90"], color=BLUE, alpha=0.2, linewidth=0)
     second.plot(x, table["time"], "o-", color=BLUE, markersize=4)
-    second.set(title="(B) Time of the response", xlabel=f"from {a} to {b}", ylabel="steps")
+    second.set(title=lettered("b", "Time of the response"), ylabel="steps")
     pairs = tables["discrimination.csv"]
     steps = int(pairs["t"].max())
     times = sorted({0, steps // 4, steps // 2, steps})
@@ -316,7 +316,9 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     third.plot(at["morph"], at["labels"], ":", color=CRIMSON, label="choices at T")
     third.set_yscale("symlog", linthresh=1)
     third.yaxis.set_major_formatter("{x:g}")
-    third.set(title="(C) Discrimination of neighbours", xlabel=f"from {a} to {b}", ylabel="d′")
+    third.set(title=lettered("c", "Discrimination of neighbours"), ylabel="d′")
+    for axes in (first, second, third):
+        axes.set_xlabel(f"from {a} to {b}")
     third.legend(fontsize=8)
     return {"continuum": figure}
 

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.analysis import sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.shape import Needs
-from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, plain
+from plot_attractors.analysis.style import BLUE, GREY, RED, add_scale, lettered, plain
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Members
 from plot_attractors.ranges import Size, setting
@@ -29,11 +29,11 @@ from plot_attractors.split_names import split_name
 TITLE = "Data"
 CAPTIONS = {
     "data": (
-        "Hierarchical binary vectors. (A) The tree of classes below the root; held-out classes are "
-        "red squares. (B) Prototypes, one class a row, generation by generation; white is 1, black "
-        "is 0, and the red strip marks held-out classes. (C) Exemplars drawn from the classes of "
-        "(B). (D) Pearson correlation of the bits over exemplars of the training classes, the "
-        "diagonal left out. (E) The probability that each bit of a class's exemplars is 1."
+        "Hierarchical binary vectors. (a) The tree of classes below the root; held-out classes are "
+        "red squares. (b) Prototypes, one class a row, generation by generation; white is 1, black "
+        "is 0, and the red strip marks held-out classes. (c) Exemplars drawn from the classes of "
+        "(b). (d) Pearson correlation of the bits over exemplars of the training classes, the "
+        "diagonal left out. (e) The probability that each bit of a class's exemplars is 1."
     ),
     "inputs": ("Images of every split, drawn at random, with their labels."),
 }
@@ -131,7 +131,7 @@ def _plot_tree(classes: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figur
     grid = figure.add_gridspec(3, 2, height_ratios=[0.55, 1, 1])
     _draw_tree(figure.add_subplot(grid[0, :]), classes, prototypes, arrays["parents"])
 
-    axes = figure.add_subplot(grid[1, 0], title="B  Prototypes")
+    axes = figure.add_subplot(grid[1, 0], title=lettered("b", "Prototypes"))
     look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": 0}
     axes.imshow(prototypes, cmap="gray", vmax=1, **look)
     _mark_classes(axes, classes)
@@ -139,7 +139,7 @@ def _plot_tree(classes: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figur
     copies = len(rows) // len(classes)
     axes = figure.add_subplot(grid[1, 1])
     number = "One exemplar" if copies == 1 else f"{copies} exemplars"
-    axes.set_title(f"C  {number} of each class")
+    axes.set_title(lettered("c", f"{number} of each class"))
     axes.imshow(2 * arrays["exemplars"] + prototypes[rows], cmap=SHADES, vmax=3, **look)
     if copies > 1:
         lines = np.arange(copies, len(rows), copies) - 0.5
@@ -153,7 +153,7 @@ def _plot_tree(classes: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figur
 
     axes = figure.add_subplot(grid[2, 0])
     samples = f"{int(arrays['samples']):,} training exemplars"
-    axes.set_title(f"D  Correlation of the bits ({samples})")
+    axes.set_title(lettered("d", f"Correlation of the bits ({samples})"))
     bound = max(0.1, float(np.abs(arrays["correlation"]).max()))
     image = axes.imshow(
         arrays["correlation"], cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest"
@@ -162,7 +162,7 @@ def _plot_tree(classes: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figur
     add_scale(axes, image, "Pearson r")
     axes.set(xlabel="bit", ylabel="bit")
 
-    axes = figure.add_subplot(grid[2, 1], title="E  Probability that a bit is 1")
+    axes = figure.add_subplot(grid[2, 1], title=lettered("e", "Probability that a bit is 1"))
     image = axes.imshow(arrays["probabilities"], cmap="viridis", vmax=1, **look)
     _mark_classes(axes, classes)
     add_scale(axes, image, "probability")
@@ -186,8 +186,10 @@ def _draw_tree(
         axes.add_collection(LineCollection(list(segments[mask]), colors=line, linewidths=0.6))
         look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 3}
         axes.scatter(across[mask], down[mask], s=size[mask], **look)
-    axes.set(title="A  Tree of classes", xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
-    axes.set(yticks=range(depth + 1), ylabel="depth", xticks=[])
+    axes.set(xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
+    axes.set(
+        title=lettered("a", "Tree of classes"), yticks=range(depth + 1), ylabel="depth", xticks=[]
+    )
     axes.spines[:].set_visible(False)
     handles = [dot(BLUE, "training class"), dot(RED, "held-out class")]
     axes.legend(handles=handles, loc="upper right", fontsize=10)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.responses import radius
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, lettered
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size, setting
@@ -27,7 +27,7 @@ TITLE = "Perturbation"
 CAPTIONS = {
     "distances": (
         "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "
-        "they were perturbed from in a random direction. Left: distance to ẑ_s. Right: to the "
+        "they were perturbed from in a random direction. (a) Distance to ẑ_s. (b) To the "
         "nearest embedding of all. Dashed: medians; thin: percentiles 5, 10, 25, 75, 90 and 95. "
         "Green: the critical perturbation (95 % interval), from which on half of the states that "
         "would have returned do not: the radius of a typical basin."
@@ -215,7 +215,7 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     norm, reason = critical["critical"], critical["reason"]
     alone = isinstance(reason, str) and reason != ""  # an empty cell is read as NaN
     figure, panels = shape.panels(2, size=(5.2, 4.8))
-    for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):
+    for axes, letter, (target, title) in zip(panels, "ab", TARGETS.items(), strict=True):
         part = table[table["target"] == target]
         for p in PERCENTILES:
             look: Any = {"color": BLUE, "linewidth": 0.9}
@@ -234,7 +234,7 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
                 band = critical["low"], min(critical["high"], largest)
                 axes.axvspan(*band, color=GREEN, alpha=0.2, linewidth=0)
             axes.axvline(norm, color=GREEN, linewidth=1.6)
-        axes.set(title=title, ylabel="distance after 5T steps")
+        axes.set(title=lettered(letter, title), ylabel="distance after 5T steps")
     left = panels[0]
     if math.isfinite(norm):
         interval = f"[{critical['low']:.3g}, {critical['high']:.3g}]"

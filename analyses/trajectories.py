@@ -19,7 +19,7 @@ from plot_attractors.analysis import sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.shape import ATTRACTORS, PLANE
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, PURPLE, colours_of
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, PURPLE, colours_of, lettered
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
@@ -35,10 +35,10 @@ from plot_attractors.split_names import split_name
 TITLE = "Trajectories"
 CAPTIONS = {
     "trajectories": (
-        "Latent states in the plane of their first two principal components. (A) Exemplars of up "
-        "to ten classes, coloured by class. (B) Trajectories from one exemplar: one input has "
+        "Latent states in the plane of their first two principal components. (a) Exemplars of up "
+        "to ten classes, coloured by class. (b) Trajectories from one exemplar: one input has "
         "several sentences. Black: where inputs begin, z0; blue: after T steps; red: embeddings of "
-        "sentences in use, or, if too many to list, those nearest to the blue. (C) Distance to the "
+        "sentences in use, or, if too many to list, those nearest to the blue. (c) Distance to the "
         "nearest embedding over 5T steps in the axes that embeddings use, median and middle half; "
         "dotted: exact samples."
     ),
@@ -57,7 +57,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    classes: Size = setting(10, "classes in panel A")
+    classes: Size = setting(10, "classes in panel a")
     exemplars: Size = setting(5, "exemplars of each class")
     draws: Size = setting(50, "trajectories of the one exemplar")
     viewed: Size = setting(160, "training inputs in the interactive view")
@@ -379,7 +379,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     points = {"embeddings": embeddings}
     points |= {name: panel.z[: model.steps + 1] for name, panel in zip("AB", panels, strict=True)}
     arrays = {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {
-        "titles": np.array([panel.title for panel in panels]),
+        "titles": np.array([p.title for p in panels]),
         "steps": model.steps,
         "classes": many.classes.numpy(),
         "colours": np.array(many.colours, str),
@@ -418,7 +418,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
             look = {"color": colour, "edgecolors": "white", "linewidths": 0.4, "zorder": order}
             axes.scatter(states[:, 0], states[:, 1], s=20, **look)
         shares = table[table["panel"] == name].iloc[0]
-        axes.set_title(f"{name}  {planes['titles']['AB'.index(name)]}")
+        axes.set_title(lettered(name.lower(), planes["titles"]["AB".index(name)]))
         axes.set_xlabel(f"first component ({shares['variance1']:.0%} of these states' variance)")
         axes.set_ylabel(f"second component ({shares['variance2']:.0%})")
         # B is a part of A, enlarged
@@ -428,12 +428,13 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         part = table[table["panel"] == name]
         band = part["t"], part["low"], part["high"]
         axes.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(part["t"], part["distance"], color=colour, label=f"states of panel {name}")
+        label = f"states of panel {name.lower()}"
+        axes.plot(part["t"], part["distance"], color=colour, label=label)
     axes.axhline(noise, color="black", linestyle=":", label="exact samples, N(ẑ, ε²)")
     axes.axvline(steps, color=GREY, linewidth=0.8)
     axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
     axes.text(steps, axes.get_ylim()[1], " T", va="top", color=GREY)
-    axes.set(xlim=(0, table["t"].max()), title="C  Distance to the nearest embedding")
+    axes.set(xlim=(0, table["t"].max()), title=lettered("c", "Distance to the nearest embedding"))
     axes.set(xlabel="step t", ylabel="median distance")
     axes.legend(ncols=3, loc="upper right")
     handles = [

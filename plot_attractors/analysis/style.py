@@ -34,6 +34,11 @@ def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> 
         figure.colorbar(image, ax=axes, label=label, **{"shrink": 0.8, "pad": 0.02, **options})
 
 
+def lettered(letter: str, text: str) -> str:
+    """The title of a panel, its letter in bold."""
+    return rf"$\bf{{{letter}}}$  {text}"
+
+
 def plain(text: str, longest: int = 24) -> str:
     """A user's text for a figure: shortened, and with no dollar sign to start a formula."""
     return (text if len(text) <= longest else text[: longest - 1] + "…").replace("$", r"\$")

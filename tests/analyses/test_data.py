@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from plot_attractors.analysis.style import lettered
 from plot_attractors.data import ColouredSprites, HierarchicalBinaryVectors
 from plot_attractors.runs import registry
 from tests.small import Untrained
@@ -43,8 +44,9 @@ def test_of_a_tree() -> None:
     expected = np.corrcoef(x, rowvar=False)
     np.testing.assert_allclose(arrays["correlation"][off], expected[off], atol=0.1)
     assert titles(figure)[2:4] == [
-        "C  3 exemplars of each class", "D  Correlation of the bits (2,000 training exemplars)",
-    ]  # fmt: skip
+        lettered("c", "3 exemplars of each class"),
+        lettered("d", "Correlation of the bits (2,000 training exemplars)"),
+    ]
 
 
 def test_of_sprites() -> None:
