@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 
 import pandas as pd
 import torch
@@ -43,6 +44,7 @@ NEEDS = shape.ATTRACTORS & shape.CATEGORIES
 
 
 PUSHES = (0.0, 0.5, 1.0, 2.0)  # in half the median distance of ẑ_s to the nearest of another choice
+TIMES = "time", "last_change"
 PUSHED = 5  # times from 0 to T at which states are pushed
 
 
@@ -54,8 +56,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``inputs.csv``, a row for each input: see `by_input`;
     - ``deadlines.csv`` (t, correct, agreement): of the choices read at t, the share that is right,
       and the mean over inputs of the overlap Σ min of their distribution with the exact one;
-    - ``pushes.csv`` (t, size, changed, low, high): share of choices T steps after t that are not
-      those of a twin from the same state; a push of `size` half distances to another choice.
+    - ``pushes.csv`` (t, direction, size, changed, low, high): share of choices T steps after t that
+      are not those of a twin from the same state, size 0 being the twins' own; a push of `size`
+      half distances to another choice, in a random direction or towards the nearest embedding of
+      another choice.
 
     Raises ValueError where the data have no such feature.
     """
@@ -90,7 +94,8 @@ def entropy(p: Tensor) -> Tensor:
 def by_input(responses: Responses, exact: Tensor, own: Tensor, chosen: Choices) -> pd.DataFrame:
     """A row for each input: its own ``value``; the commonest ``choice``, its ``probability`` among
     responses and ``exact``, by the exact posterior, of which ``entropy`` of P(choice | x) is, nats;
-    ``responded``; ``time``, the mean of the times of responses; ``correct``.
+    ``responded``; ``time``, the mean of the times of responses; ``last_change`` of the choice, the
+    mean of all; ``correct``.
     """
     p, time = shares(responses.choice, len(chosen.names)), responses.time
     most = p.nan_to_num(-1).argmax(-1)
@@ -102,6 +107,7 @@ def by_input(responses: Responses, exact: Tensor, own: Tensor, chosen: Choices) 
         "entropy": entropy(exact),
         "responded": (~time.isnan()).double().mean(-1),
         "time": time.nanmean(-1),
+        "last_change": responses.last_change.mean(-1),
         "correct": right(responses.choice, own).nanmean(-1),
     })  # fmt: skip
 
@@ -119,18 +125,22 @@ def by_push(model: AttractorModel, e: Encoding, chosen: Choices, draws: int) -> 
     """States at t of trajectories, pushed, and a twin of each that is not: both go on for T."""
     z0 = e.z0.repeat_interleave(draws, 0)
     z = simulate(model, z0, model.steps)
-    unit = choice_distance(model, e, chosen)
+    s = model.readout(simulate(model, e.z0, model.steps)[-1], e.z0).sample()
+    embedding, choice = model.embed(s), chosen.category(s)
+    unit = choice_distance(model, embedding, choice)
     rows = []
     times = sorted({round(model.steps * k / PUSHED) for k in range(PUSHED + 1)})
     for t in times:
         state = z[t]
         twin = _later(model, state, z0, t, chosen)
-        for size in PUSHES:
-            pushed = state + size * unit * random_directions(model, state)
+        to = nearest_other(state, choices_at(model, state, chosen.category), embedding, choice)
+        directions = {"random": random_directions(model, state), "other choice": to}
+        for (direction, way), size in product(directions.items(), PUSHES):
+            pushed = state + size * unit * way
             changed = int((_later(model, pushed, z0, t, chosen) != twin).sum())
             low, high = binomial_interval(torch.tensor(changed), len(twin))
             rows.append({
-                "t": t, "size": size, "changed": changed / len(twin),
+                "t": t, "direction": direction, "size": size, "changed": changed / len(twin),
                 "low": float(low), "high": float(high),
             })  # fmt: skip
     return pd.DataFrame(rows)
@@ -142,13 +152,22 @@ def _later(model: AttractorModel, z: Tensor, z0: Tensor, t: int, chosen: Choices
     return choices_at(model, end, chosen.category)
 
 
-def choice_distance(model: AttractorModel, e: Encoding, chosen: Choices) -> float:
-    """The median, over sentences read of the inputs, of half the distance of ẑ_s to the nearest
-    of another choice among them.
+def nearest_other(z: Tensor, own: Tensor, embedding: Tensor, choice: Tensor) -> Tensor:
+    """(n, …) unit vectors from states z (n, d), or with their memory, whose choices are `own` (n,),
+    to the nearest of the embeddings (m, d) of another choice (m,); 0 where there is none.
     """
-    z = simulate(model, e.z0, model.steps)[-1]
-    s = model.readout(z, e.z0).sample()
-    embedding, choice = model.embed(s), chosen.category(s)
+    latent = z[:, : embedding.shape[1]]
+    distance = torch.cdist(latent, embedding).masked_fill(own[:, None] == choice, math.inf)
+    way = embedding[distance.argmin(-1)] - latent
+    way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-9)
+    way = torch.where(distance.amin(-1, keepdim=True).isfinite(), way, 0.0)
+    return torch.nn.functional.pad(way, (0, z.shape[1] - way.shape[1]))
+
+
+def choice_distance(model: AttractorModel, embedding: Tensor, choice: Tensor) -> float:
+    """The median, over sentences read of the inputs, of half the distance of ẑ_s (n, d) to the
+    nearest of another choice (n,) among them.
+    """
     distance = torch.cdist(embedding, embedding).masked_fill(choice[:, None] == choice, math.inf)
     nearest = distance.amin(-1)
     nearest = nearest[nearest.isfinite()]
@@ -164,8 +183,11 @@ def summarise(
       ``time``: mean of their times;
     - ``correct``: right among responses; ``correct_exact``: of draws from the exact posterior;
     - ``agreement``: the mean overlap of the choices of responses with the exact posterior's;
-    - ``time_entropy``: rank correlation (Spearman) over inputs of mean time and the entropy of the
-      exact P(choice | x).
+    - ``last_change``: mean over all trajectories of the last step up to T at which the choice
+      changes: it behaves as decision times do, while times of responses are for the most part those
+      of arrival;
+    - ``time_entropy``, ``last_change_entropy``: rank correlation (Spearman) over inputs of the mean
+      time, or last change, and the entropy of the exact P(choice | x).
     """
     choice, time = responses.choice, responses.time
     known = time[~time.isnan()]
@@ -178,7 +200,8 @@ def summarise(
         "correct": float(right(choice, own).nanmean()),
         "correct_exact": float(exact_own[own >= 0].mean()),
         "agreement": float(overlap.nanmean()),
-        "time_entropy": _rank(inputs[["time", "entropy"]].dropna()),
+        "last_change": float(responses.last_change.mean()),
+        **{f"{name}_entropy": _rank(inputs[[name, "entropy"]].dropna()) for name in TIMES},
     }
     return pd.DataFrame({"statistic": list(values), "value": list(values.values())}).assign(
         feature=feature
@@ -188,4 +211,4 @@ def summarise(
 def _rank(pairs: pd.DataFrame) -> float:
     if len(pairs) < 3 or pairs.nunique().min() < 2:
         return math.nan
-    return float(spearmanr(pairs["time"], pairs["entropy"]).statistic)
+    return float(spearmanr(*pairs.to_numpy().T).statistic)

@@ -353,6 +353,7 @@ def samples(
     - ``time``: of the response, in steps, NaN where there is none within 2T (`respond`), and
       ``choice`` at this time: the sentence nearest, or the value of a feature (`Choices`);
       ``correct``: whether that is the input's own value, where it is known;
+    - ``last_change``: the last step up to T at which the choice changes, which every draw has;
     - ``log_p``: exact log P(s | x) of the sentence read at T, nats; NaN where it is not known.
     """
     model, parts = sampling.require_attractors(run.model), []
@@ -364,7 +365,7 @@ def samples(
             s, trials = _trials(model, e[k : k + 1], draws, resample, category)
             row = {"input": name, "draw": range(draws)}
             row |= {"sentence": [model.language.name(one) for one in s]}
-            row |= {"time": trials.time.tolist()}
+            row |= {"time": trials.time.tolist(), "last_change": trials.last_change.tolist()}
             if chosen is not None:
                 row["choice"] = [chosen.names[c] if c >= 0 else "" for c in trials.choice.tolist()]
                 own = inputs.values[k, [chosen.column]].nan_to_num(-1)

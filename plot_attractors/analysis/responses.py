@@ -21,6 +21,7 @@ from plot_attractors.analysis.sampling import (
     number_sentences,
     path_log_weight,
 )
+from plot_attractors.measures.attractors import last_change
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.runs import Run
 
@@ -34,12 +35,13 @@ Category = Callable[[Tensor], Tensor]
 
 class Responses(NamedTuple):
     """Of trajectories (…): the choice int64, −1 where there is none, and its time in steps, NaN
-    where there is none; beside them the ``course`` (L + 1, …), the choice of the sentence nearest
-    at every time.
+    where there is none; the ``last_change``, the last time up to T at which the choice changes,
+    which all have; and the ``course`` (L + 1, …), the choice of the sentence nearest at every time.
     """
 
     choice: Tensor
     time: Tensor
+    last_change: Tensor
     course: Tensor
 
     def by_draws(self, draws: int) -> Responses:
@@ -110,7 +112,8 @@ def respond(model: AttractorModel, z: Tensor, category: Category | None = None) 
     responded, first = stays.any(0), stays.float().argmax(0)
     chosen = choice.gather(0, first[None])[0]
     time = torch.where(responded, first.float(), torch.nan)
-    return Responses(torch.where(responded, chosen, -1), time, choice)
+    last = last_change(choice[: model.steps + 1]).float()
+    return Responses(torch.where(responded, chosen, -1), time, last, choice)
 
 
 def radius(model: AttractorModel) -> float:

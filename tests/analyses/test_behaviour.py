@@ -35,9 +35,17 @@ def test_dynamics_that_jump_are_not_moved_by_small_pushes_and_large_ones_move_th
     e = Encoding(Normal(z0, 1.0), z0)
     first = Choices("first", 0, ("a", "b"), lambda s: s[:, 0].long())
     table = program.by_push(model, e, first, 4)
-    changed = table.groupby("size")["changed"].mean()
-    assert changed[0.0] == 0
-    assert changed[2.0] > changed[0.5]
+    changed = table.groupby(["direction", "size"])["changed"].mean()
+    for direction in ("random", "other choice"):
+        assert changed[direction, 0.0] == 0
+        assert changed[direction, 2.0] > changed[direction, 0.5]
+    assert changed["other choice", 2.0] > changed["random", 2.0]
+
+
+def test_the_way_to_another_choice() -> None:
+    z, embedding = torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [0.0, 3.0], [0.0, -2.0]])
+    way = program.nearest_other(z, torch.tensor([0, 1]), embedding, torch.tensor([0, 1, 1]))
+    assert way.tolist() == [[0.0, -1.0], [1.0, 0.0]]
 
 
 def test_jumps_are_told() -> None:
