@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from plot_attractors.analysis import probes, style
-from plot_attractors.analysis.parts import error
+from plot_attractors.analysis import probes
 from plot_attractors.analysis.sampling import number_rows, numbered_rows
-from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs, panels
+from plot_attractors.analysis.shape import DESCRIBED, SENTENCES_OF_BITS, Needs
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought import GrammarModel, listening
 from plot_attractors.language_of_thought.listening import Baseline, Bayes, Concepts, Translated
@@ -35,23 +32,6 @@ from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run, registry
 
 TITLE = "Comparison with a Bayesian language of thought"
-CAPTIONS = {
-    "compare": (
-        "Learned sentences beside the expressions of grammars whose tokens are given and whose use "
-        "is exact Bayesian inference. They share no alphabet, so they are compared by what a "
-        "listener makes of them who has heard them of many inputs. Above: how far apart model and "
-        "grammars are, for each level of the tree and for the node (Jensen-Shannon divergence; 0 "
-        "bits: the same, 1 bit: nothing in common; vertical lines: 95 % intervals over inputs). "
-        "Dotted: the answer for another input. Light blue: from the least to the greatest "
-        "divergence between two of the grammars. Grey: what a finite number of draws makes of the "
-        "grammar itself. Below: how far sentences are from the nearest expression, as the share of "
-        "sentences that is at most so far. Dashed: sentences whose levels were dealt anew among "
-        "sentences, which mean nothing together. Only a solid line far to the left shows "
-        "expressions in other tokens."
-    ),
-}
-
-
 # the posterior over classes; paths true of their end and all nodes below; paths true of leaves only
 # (open levels: Geometric(½), cut at D); every branch left, right or open. All know held-out nodes.
 GRAMMARS = {
@@ -373,70 +353,3 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     if isinstance(run.data, BinaryTable):
         return _measure_table(run, run.data, config)
     return _measure_tree(run, run.data, config)
-
-
-# -- figures ---------------------------------------------------------------------------------------
-
-
-LOOKS = {  # colours and markers
-    NODE: ("black", "D"), PATHS: (style.ORANGE, "o"), "leaf paths": (style.GREEN, "^"),
-    "slots": (style.PURPLE, "s"),
-}  # fmt: skip
-
-
-def draw(tables: dict[str, Any]) -> dict[str, Figure]:
-    """Training inputs of a tree; nothing of a table."""
-    parts = (tables[name] for name in ("summary.csv", "translations.csv"))
-    rows, translations = (table[table["split"] == "train"] for table in parts)
-    if (rows["baseline"] == TABLE).any():
-        return {}
-    figure, (above, below) = panels(2, columns=1, size=(11, 4.2))
-    _draw_divergence(above, rows[rows["measure"] == "js"])
-    _draw_residuals(below, translations)
-    return {"compare": figure}
-
-
-def _draw_divergence(axes: Axes, rows: pd.DataFrame) -> None:
-    features = list(rows["feature"].unique())
-    x = np.arange(len(features))
-    learned, between = rows[rows["source"] == LEARNED], rows[rows["source"] != LEARNED]
-    shown = [name for name in LOOKS if (learned["baseline"] == name).any()]
-    learned = learned.set_index("feature")
-    tables = {name: learned[learned["baseline"] == name].loc[features] for name in shown}
-    ranges = between.groupby("feature")["value"]
-    low, high = ranges.min().loc[features], ranges.max().loc[features]
-    look: dict[str, Any] = {"color": style.LIGHT_BLUE, "alpha": 0.25}
-    axes.bar(x, high - low, 0.8, low, label="between grammars", **look)
-    floor = np.max([table["floor"] for table in tables.values()], axis=0)
-    axes.bar(x, floor, 0.8, color=style.GREY, alpha=0.6, label="finite draws")
-    shuffled = np.mean([table["shuffled"] for table in tables.values()], axis=0)
-    axes.hlines(shuffled, x - 0.4, x + 0.4, color=style.GREY, linestyle=":", label="another input")
-    for k, (name, table) in enumerate(tables.items()):
-        at = x + 0.16 * (k - (len(shown) - 1) / 2)
-        look = {"color": LOOKS[name][0], "marker": LOOKS[name][1], "linestyle": "none"}
-        axes.errorbar(at, table["value"], error(table), label=f"model and {name}", **look)
-    axes.set_xticks(x, features)
-    axes.set(ylabel="Jensen-Shannon divergence, bits", ylim=(0, None))
-    axes.set_title("How far apart the answers are")
-    axes.legend(fontsize=8, ncols=2)
-
-
-def _draw_residuals(axes: Axes, table: pd.DataFrame) -> None:
-    for name, rows in table.groupby("baseline", sort=False):
-        look: dict[str, Any] = {"color": LOOKS[str(name)][0], "label": str(name)}
-        _draw_share(axes, rows["residual"], rows["usage"], linewidth=1.8, **look)
-    rows = table[table["baseline"] == PATHS]
-    look = {"color": LOOKS[PATHS][0], "label": f"{PATHS}, dealt anew"}
-    _draw_share(axes, rows["scrambled"], rows["usage"], linewidth=1.2, linestyle="--", **look)
-    axes.legend(loc="lower right", fontsize=8)
-    axes.set_xscale("symlog", linthresh=0.05)
-    axes.set(xlim=(0, None), ylim=(0, 1.02))
-    axes.set_xlabel("distance of a sentence from its expression, bits")
-    axes.set(ylabel="share of sentences", title="How well sentences translate")
-
-
-def _draw_share(axes: Axes, distance: pd.Series, usage: pd.Series, **options: Any) -> None:
-    """The share of what is sampled that is at most so far."""
-    order = distance.to_numpy().argsort(kind="stable")
-    x, share = distance.to_numpy()[order], usage.to_numpy()[order].cumsum()
-    axes.step([x[0], *x], [0, *share], where="post", **options)

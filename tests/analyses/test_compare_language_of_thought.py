@@ -157,4 +157,3 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     whole = tables["summary.csv"].set_index("feature").loc["all"]
     assert whole["floor"] < whole["value"] < whole["shuffled"]
     assert {*tables["summary.csv"]["feature"]} == {"all", "milk", "fins", "legs", "eggs"}
-    assert not compare_language_of_thought.draw(tables)
