@@ -56,9 +56,8 @@ NEEDS = shape.ATTRACTORS
 CAPTIONS = {
     "shares": (
         "Each sentence of each input: its exact probability, and its share of as many sampled "
-        "sentences: (a) of trajectories after T steps; (b) of exact draws, which show the noise of "
-        "so many; (c) of the encoder's noise, without dynamics; (d) of Brownian motion, which "
-        "learns nothing. Darker: more sentences. TV: mean total variation."
+        "sentences, by (a) trajectories of T steps, (b) exact draws, which show the noise of so "
+        "many, (c) the encoder's noise without dynamics, (d) Brownian motion, which learns nothing."
     ),
 }
 
@@ -360,8 +359,7 @@ def balance(model: AttractorModel, e: Encoding) -> pd.DataFrame:
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv``: split, steps, statistic, value, floor; ``balance.csv``, see `balance`;
-    ``shares.npz``: of training inputs and listed sentences (inputs, sentences) the exact
-    probability, and shares of what was sampled after T steps and without dynamics.
+    ``shares.npz``: (inputs, sentences) exact probability and shares of what was sampled.
     """
     of_split = {s: calibrate(run.model, run.data, s, config) for s in run.data.splits}
     table = pd.concat([tabulate(result).assign(split=s) for s, result in of_split.items()])

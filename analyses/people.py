@@ -21,6 +21,7 @@ from plot_attractors.analysis import ask, responses, sampling, shape
 from plot_attractors.analysis.probes import DecoderTraining
 from plot_attractors.analysis.responses import Choices, Responses
 from plot_attractors.data.columns import read_columns
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.ranges import Size, setting
 from plot_attractors.runs import Run
@@ -38,10 +39,11 @@ class Config(DecoderTraining):
         "with sd and n of means, or without",
     )
     feature: str = setting("", "whose value is the choice; default: the first categorical one")
-    draws: Size = setting(128, "trajectories of each input")
+    draws: Size = setting(128, "trajectories, or sentences, of each input")
+    others: tuple[Path, ...] = setting((), "runs of other models on the same data, to compare with")
 
 
-NEEDS = shape.ATTRACTORS
+NEEDS = shape.DESCRIBED
 NAMED_ONLY = "a table of people's data: analyze RUN people --set human=norms.csv"
 
 
@@ -65,7 +67,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``summary.csv`` (human, model, within, rho, low, high, n, ceiling_low, ceiling_high):
       Spearman's ρ over n inputs, 95 % bootstrap interval over inputs; `noise_ceiling`, below 0
       where ρ is. ``within``: of ranks within each value of the feature;
-    - ``inputs.csv``: `by_input`, and people's mean.
+    - ``inputs.csv``: `by_input` of a model with attractors, `by_sentence` of others, and people's
+      mean;
+    - ``models.csv`` (human, model, number, within, rho, low, high, n, difference, se): the numbers
+      of `by_sentence` of this run, of the exact posterior where it is known, and of `others`; the
+      ``difference`` of ρ from this run's, in absolute value, with its standard error by the same
+      bootstrap samples: below 0 where the other tells less of people.
 
     Ratings are ``typicality``, or the columns of numbers that are not whole, as times, of a table
     with names of inputs, as that of the training.
@@ -75,12 +82,22 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     model = run.model
     people = read_people(run, config.human)
     inputs = named_inputs(run, people.names)
-    e = model.encode(inputs.x)
-    z = responses.simulate(model, e.z0.repeat_interleave(config.draws, 0))
     chosen = responses.choices(run, config.feature, config)
-    result = responses.respond(model, z, chosen.category).by_draws(config.draws)
-    table = by_input(run, inputs, z, chosen, result)
-    rows = []
+    said = {"this run": by_sentence(run, inputs, chosen, config.draws)}
+    table = said["this run"]
+    if isinstance(model, AttractorModel):
+        e = model.encode(inputs.x)
+        z = responses.simulate(model, e.z0.repeat_interleave(config.draws, 0))
+        result = responses.respond(model, z, chosen.category).by_draws(config.draws)
+        table = by_input(run, inputs, z, chosen, result)
+        exact = sampling.exact_draws(model, e.distribution, config.draws).s
+        said["exact posterior"] = by_sentence(run, inputs, chosen, config.draws, exact)
+    for path in config.others:
+        other = Run(path)
+        of_other = responses.choices(other, chosen.feature, config)
+        same = named_inputs(other, people.names)
+        said[str(path)] = by_sentence(other, same, of_other, config.draws)
+    rows, models = [], []
     numbers = table.select_dtypes("number")
     sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST - 1]
     if not sizes:
@@ -99,8 +116,19 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
                 "human": column, "model": name, "within": within, "rho": rho, "low": low,
                 "high": high, "n": n, "ceiling_low": bounds[0], "ceiling_high": bounds[1],
             })  # fmt: skip
+        own = said["this run"].select_dtypes("number")
+        for (name, part), number in itertools.product(said.items(), own):
+            theirs, ours = (t[number].to_numpy(float) for t in (part, own))
+            rho, low, high, n = correlation(human, theirs, group)
+            difference, error = paired(human, theirs, ours, group)
+            models.append({
+                "human": column, "model": name, "number": number, "within": within, "rho": rho,
+                "low": low, "high": high, "n": n, "difference": difference, "se": error,
+            })  # fmt: skip
         table[f"human_{column}"] = human
-    return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
+    return {
+        "summary.csv": pd.DataFrame(rows), "inputs.csv": table, "models.csv": pd.DataFrame(models)
+    }  # fmt: skip
 
 
 def _commonest(column: pd.Series) -> int:
@@ -154,6 +182,31 @@ def named_inputs(run: Run, names: Sequence[str]) -> ask.Inputs:
     parts = zip(*((one.x, one.y, one.values) for one in each), strict=True)
     x, y, values = (torch.cat(part) for part in parts)
     return ask.Inputs(x, list(names), y, values)
+
+
+def by_sentence(
+    run: Run, inputs: ask.Inputs, chosen: Choices, draws: int, s: Tensor | None = None
+) -> pd.DataFrame:
+    """Numbers of inputs that every model of sentences has, by `draws` of them, or by s (B, draws,
+    width): ``own_choice``, the probability of the input's own value; ``commonest``, of the
+    commonest sentence; ``entropy`` of sentences and ``choice_entropy`` of choices, nats.
+    """
+    s = run.model.describe(inputs.x, draws).s if s is None else s
+    choice = responses.choices_of(run.model, s, chosen.category)
+    p = responses.shares(choice, len(chosen.names))
+    own = inputs.values[:, [chosen.column]].nan_to_num(-1).long()
+    rows = []
+    for k, name in enumerate(inputs.names):
+        number, _ = sampling.number_rows(run.model.language.key(s[k]))
+        share = torch.bincount(number).double() / s.shape[1]
+        rows.append({
+            "name": name,
+            "own_choice": float(p[k, own[k]]) if own[k] >= 0 else math.nan,
+            "commonest": float(share.max()),
+            "entropy": float(-(share * share.log()).sum()),
+            "choice_entropy": float(-torch.special.xlogy(p[k], p[k]).sum()),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def by_input(
@@ -225,6 +278,24 @@ def correlation(a: np.ndarray, b: np.ndarray, group: np.ndarray) -> tuple[float,
         return math.nan, math.nan, math.nan, len(a)
     low, high = np.nanquantile(values, [0.025, 0.975])
     return _spearman(a, b, np.ones(len(a)), group), float(low), float(high), len(a)
+
+
+def paired(
+    human: np.ndarray, a: np.ndarray, b: np.ndarray, group: np.ndarray
+) -> tuple[float, float]:
+    """|ρ| of a (n,) with people's less that of b (n,), of the inputs that all know, and its
+    standard error over bootstrap samples of them.
+    """
+    known = np.isfinite(human) & np.isfinite(a) & np.isfinite(b) & (group >= 0)
+    human, a, b, group = (x[known] for x in (human, a, b, group))
+
+    def difference(weight: np.ndarray) -> float:
+        return abs(_spearman(human, a, weight, group)) - abs(_spearman(human, b, weight, group))
+
+    if len(human) < FEWEST:
+        return math.nan, math.nan
+    values = [difference(weight) for weight in _resampled(len(human))]
+    return difference(np.ones(len(human))), float(np.nanstd(values)) if a is not b else 0.0
 
 
 def _resampled(n: int) -> Iterator[np.ndarray]:

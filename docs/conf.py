@@ -95,7 +95,6 @@ def _formulas(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: l
 _PROGRAM = re.compile(r"\]\((?:\.\./)+(models|inference|analyses)/(\w+)\.py\)")
 _NOTEBOOK = re.compile(r"\[([^]]+)\]\((?:\.\./)*notebook\.md[^)]*\)")
 _METRICS = re.compile(r"\]\((?:\.\./)+plot_attractors/measures/registry\.py\)")
-_FOLDER = re.compile(r"\]\((?:\.\./)+(models|inference|analyses)\)")
 _MODULE = re.compile(r"\[`?([^]`]+)`?\]\((?:\.\./)+(plot_attractors/[\w/]+)\.py\)")
 
 
@@ -103,7 +102,6 @@ def _links(app: Sphinx, page: str, source: list[str]) -> None:
     text = _PROGRAM.sub(r"](/reference/programs/\1/\2.md)", source[0])
     text = _NOTEBOOK.sub(r"\1 (docs/notebook.md)", text)
     text = _METRICS.sub("](/reference/metrics.md)", text)
-    text = _FOLDER.sub(r"](/reference/programs/\1/index.md)", text)
     source[0] = _MODULE.sub(lambda m: f"{{py:mod}}`{m[1]} <{m[2].replace('/', '.')}>`", text)
 
 

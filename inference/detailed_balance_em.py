@@ -9,9 +9,8 @@ a norm of 1, the VAE is trained first, and steps have a least noise (`dynamics.m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -21,7 +20,7 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.ranges import Count, Positive, Range, Share, Size, setting
+from plot_attractors.ranges import Count, Positive, Share, Size, setting
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 SLEEP_PRIOR = 0.5  # share of backward ones with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
@@ -43,9 +42,6 @@ class Config:
     explore: Share = setting(0.3, "share of off-policy forward ones; the rest: on-policy")
     flow_sentences: Literal["buffer", "new"] = setting(
         "buffer", "Algorithms 3, 4, or Eq. flow_estimate"
-    )
-    lam: Annotated[float, Range(0, 100)] = setting(
-        0.0, "λ of sub-trajectory balance; 0: detailed balance"
     )
 
     def __post_init__(self) -> None:
@@ -96,13 +92,7 @@ class DetailedBalanceEM:
         dynamics: Any = model.forward_dynamics
         reach = dynamics.max_step
         self.explores = gflownet.exploring(model.transition, ALPHA, reach, model.latent)
-        self.balance: Callable[..., Tensor] = gflownet.DetailedBalance(
-            model.forward_step, model.backward_step
-        )
-        if c.lam:
-            self.balance = gflownet.SubTrajectoryBalance(
-                model.forward_step, model.backward_step, lam=c.lam
-            )
+        self.balance = gflownet.DetailedBalance(model.forward_step, model.backward_step)
 
     # -- trajectories ----------------------------------------------------------------------------
     def forward(self, n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:

@@ -375,3 +375,25 @@ def samples(
             row["log_p"] = log_p[number, 0].tolist()
             parts.append(pd.DataFrame(row))
     return pd.concat(parts, ignore_index=True)
+
+
+def as_hssm(
+    table: pd.DataFrame, chosen: responses.Choices | None, seconds: float, participant: int
+) -> pd.DataFrame:
+    """The table of `samples` as HSSM (hierarchical sequential sampling models) reads trials: ``rt``
+    in seconds, a step lasting so many and a response at step t coming after t + 1; ``response``,
+    the number of the value, of two values −1 or 1; ``participant_id``; ``stimulus``, the input.
+    Trials without a response have rt and response −999, HSSM's sign of what is missing.
+
+    Raises ValueError without choices, since sentences are too many for responses.
+    """
+    if chosen is None:
+        raise ValueError("HSSM needs choices: name a feature with --feature")
+    number = table["choice"].map({name: k for k, name in enumerate(chosen.names)})
+    if len(chosen.names) == 2:
+        number = 2 * number - 1
+    return pd.DataFrame({
+        "rt": ((table["time"] + 1) * seconds).fillna(-999.0),
+        "response": number.fillna(-999).astype(int),
+        "participant_id": participant, "stimulus": table["input"],
+    })  # fmt: skip

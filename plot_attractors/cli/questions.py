@@ -86,6 +86,9 @@ def samples(
     feature: Annotated[
         str, Option(help="Whose value is the choice; default: the sentence, and no choice.")
     ] = "",
+    hssm: Annotated[
+        float, Option(min=0.0, help="Seconds of a step: write trials as HSSM reads them.")
+    ] = 0.0,
     resample: Resample = 1,
     seed: Seed = 0,
 ) -> None:
@@ -97,5 +100,7 @@ def samples(
     chosen = choices(opened, feature) if feature else None
     inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))
     table = questions.samples(opened, inputs, draws, chosen, seed, resample)
+    if hssm:
+        table = questions.as_hssm(table, chosen, hssm, opened.seed)
     write_table(table, out)
     say(f"{out}: {len(table):,} draws of {len(inputs.names)} inputs")

@@ -144,9 +144,6 @@ METRICS: dict[str, Metric] = {
         _loss("kl_control", "KL without dynamics",
               "kl of the embedding nearest to z0 and the encoder's noise, z ~ P(z0 | x)",
               "kl_control", unit="nats"),
-        _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
-              unit="nats"),
-        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped"),
         _loss("tv_geometric", "total variation of all d from Geometric(½)",
               "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
               "tv_geometric"),
@@ -251,9 +248,6 @@ METRICS: dict[str, Metric] = {
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
                    "number, which the paper does not tell", "mean"),
-        _diversity("diversity_floored", "sample diversity, distances floored",
-                   "diversity with no distance below 2⁻²³, so that sentences that are alike count "
-                   "as that near", "floored"),
         _diversity("diversity_sigma", "σ of sample diversity",
                    "standard deviation of a Gaussian of this entropy", "sigma", unit="",
                    format=".3f", paper={"hbv": Paper(0.088), "dsprites": Paper(0.085)}),

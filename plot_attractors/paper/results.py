@@ -50,7 +50,7 @@ def _error(name: str, analysis: str, source: str, split: str) -> Number:
     return Number("dsprites", Metric(name, "paper", title, "", analysis, "value", where), ALL)
 
 
-_DIVERSITY = "diversity diversity_floored diversity_16"
+_DIVERSITY = "diversity diversity_16"
 _DECODED = "accuracy accuracy_held_out composed composed_held_out"
 NUMBERS: tuple[Number, ...] = (
     *_numbers("hbv", _DECODED, ALL),

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from importlib import metadata
 
-from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language import MOST_SENTENCES
 from plot_attractors.measures.registry import METRICS, PAPER_DATA, doubts
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis
@@ -110,23 +110,13 @@ def _other_version(run: Run) -> list[str]:
 
 
 def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
-    language, used = _language(run), numbers["sentences_in_use"]
+    used, count = numbers["sentences_in_use"], math.inf
+    with contextlib.suppress(Exception):  # data or a program that are gone
+        program = registry.load("models", run.program_name)
+        count = program.build(run.model_config, run.data).language.count
     # of more sentences than can be listed, few are ever drawn
-    if language is None or language.count > MOST_SENTENCES:
-        return []
-    few = used < FEW_SENTENCES * language.count
-    return [f"Few sentences are in use: {used:.0f} of {language.count:,}."] if few else []
-
-
-def _language(run: Run) -> Language | None:
-    """The language that a model program makes of the settings, where it has `language`."""
-    with contextlib.suppress(ValueError, OSError):  # data that are gone
-        made = getattr(registry.load("models", run.program_name), "language", None)
-        config = run.model_config
-        if callable(made) and hasattr(config, "language"):
-            language: Language = made(config, run.data)
-            return language
-    return None
+    few = count <= MOST_SENTENCES and used < FEW_SENTENCES * count
+    return [f"Few sentences are in use: {used:.0f} of {count:,}."] if few else []
 
 
 def missing(run: Run, path: str) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import spearmanr
 
 from plot_attractors.data.table import SAMPLE
-from plot_attractors.runs import registry
+from plot_attractors.runs import Run, fit, registry
 
 from ..small import Untrained, untrained
 
@@ -130,3 +130,37 @@ def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path
         measured(run, pd.DataFrame(frame), tmp_path)
     with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv"):
         program.measure(run, program.Config())
+
+
+def test_every_model_of_sentences_stands_beside_people(tmp_path: Path) -> None:
+    data = {"path": SAMPLE, "names": "animal", "labels": ("class",)}
+    paths = [
+        fit(name, preset="smoke", data="table", settings=data, out=tmp_path / name)
+        for name in ("attractor", "vqvae")
+    ]
+    names = list(Run(paths[0]).data.row_names[:30])
+    frame = pd.DataFrame({"name": names, "typicality": np.arange(30.0)})
+    frame.to_csv(tmp_path / "human.csv", index=False)
+    config = {"human": tmp_path / "human.csv", **SIZES}
+    both = program.measure(Run(paths[0]), program.Config(others=(paths[1],), **config))
+    alone = program.measure(Run(paths[1]), program.Config(**config))
+    models = both["models.csv"]
+    assert set(models["model"]) == {"this run", "exact posterior", str(paths[1])}
+    own = models[models["model"] == "this run"]
+    assert (own[["difference", "se"]].dropna() == 0).all(axis=None)
+    assert "time" not in alone["inputs.csv"]
+    assert set(alone["models.csv"]["model"]) == {"this run"}
+
+
+def test_differences_are_paired() -> None:
+    generator = np.random.default_rng(0)
+    human = generator.normal(size=60)
+    near, far = (human + size * generator.normal(size=60) for size in (0.5, 3))
+    one = np.zeros(60)
+    difference, error = program.paired(human, far, near, one)
+    rho = [spearmanr(human, x).statistic for x in (far, near)]
+    assert difference == pytest.approx(rho[0] - rho[1])
+    assert 0.02 < error < 0.2
+    assert program.paired(human, near, near, one) == (0, 0)
+    # what is shared by both cancels
+    assert program.paired(human, near + 1e-3 * far, near, one)[1] < 0.02

@@ -16,6 +16,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from plot_attractors.analysis.ask import (
+    as_hssm,
     ask,
     at_random,
     exact_entropy,
@@ -187,3 +188,13 @@ def test_every_draw(tree: Untrained) -> None:
         assert row["correct"] == float(value == own[row["input"]])
     assert (table.loc[table["time"].isna(), "choice"] == "").all()
     assert (table["log_p"] <= 1e-5).all()
+    assert table["last_change"].between(0, tree.model.steps).all()
+    table.loc[0, ["time", "choice"]] = None, ""
+    trials = as_hssm(table, chosen, 0.05, 3)
+    assert trials.loc[0, ["rt", "response"]].tolist() == [-999, -999]
+    assert trials["rt"][1:].tolist() == pytest.approx(((table["time"] + 1) / 20)[1:].fillna(-999))
+    assert set(trials["response"]) <= {-999, 0, 1, 2}
+    two = as_hssm(table, chosen._replace(names=("none", "left")), 1.0, 3)
+    assert set(two["response"]) <= {-999, -1, 1}
+    with pytest.raises(ValueError, match="name a feature with --feature"):
+        as_hssm(table, None, 1.0, 3)

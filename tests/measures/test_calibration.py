@@ -129,7 +129,8 @@ def test_controls_are_as_far_from_the_posterior_as_by_enumeration() -> None:
         def distance(s: Tensor) -> Any:
             return distances(calibration._counts(m.language.row(s), len(p[0])), p)
 
-        result = calibration._sentence_statistics(m, e, exact, distance)
+        controls = calibration._controls(m, e, exact)
+        result = calibration._sentence_statistics(controls, exact, distance)
     for name, q in expected.items():
         tv = float(total_variation(q, p).mean())
         assert result[f"{name}_extrapolated"][0] == pytest.approx(tv, abs=0.02)

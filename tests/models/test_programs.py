@@ -71,7 +71,7 @@ RESUMED: dict[str, Any] = {  # inference program, its settings, model program an
     "gflownet": ("gflownet_em", EM | {"e_updates": 3}, "hbv", HBV),
     "gflownet, linear": ("gflownet_em", WORDS, "dsprites", {"token_axes": False}),
     "letter": ("detailed_balance_em", LETTERS, "algorithms", HBV),
-    "letter, paper": ("detailed_balance_em", LETTERS | {"lam": 0.9}, "algorithms", HBV | PAPER),
+    "letter, paper": ("detailed_balance_em", LETTERS, "algorithms", HBV | PAPER),
     "vqvae": ("vqvae", {"updates": 8}, "vqvae", {}),
     "vqvae, modern": (
         "vqvae", {"updates": 8, "dictionary": "moving_average"}, "vqvae", {"null_code": True}

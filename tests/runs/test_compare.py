@@ -19,7 +19,7 @@ from plot_attractors.cli.runs import markdown
 from plot_attractors.runs.compare import compare
 
 NUMBERS = {
-    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "kl_clamped": 0.3, "p_clamped": 0.5,
+    "kl": 0.25, "kl_exact": 0.02, "p": 0.45,
     "tv_geometric": 0.1, "p_negative": 0.05, "kl_held_out": 0.75,
     "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "tv": 0.375,
     "tv_floor": 0.125, "tv_excess": 0.25, "tv_extrapolated": 0.3125, "tv_extrapolated_se": 0.01,
