@@ -2,7 +2,7 @@
 
 R(s; x) is evaluated on sentences that the model proposes; none are listed, and nothing factors.
 Algorithms 1 to 6 to the letter, with detailed balance on a replay buffer, are
-`detailed_balance_em`; an E-step that is taught by exact draws is `exact_em`.
+`detailed_balance_em`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ LINEAR = {
 }  # fmt: skip
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": SPRITES,
+    "diverse": SPRITES,
     "linear": LINEAR,
     "demo": {
         **SPRITES, "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary": 500,

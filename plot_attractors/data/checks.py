@@ -5,13 +5,15 @@ was not trained on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import load_npz
 from torch import Tensor
 
 __all__ = ["as_bits", "as_rows", "differences", "digest", "digests", "read_array", "reading"]
@@ -29,10 +31,17 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}") from error
 
 
+ARRAYS: dict[str, Callable[[Path], Any]] = {
+    ".npy": partial(np.load, allow_pickle=False),
+    ".npz": lambda path: load_npz(path).toarray(),
+    ".pt": lambda path: torch.load(path, weights_only=True).numpy(),
+}
+
+
 def read_array(path: Path) -> Any:
-    """The array of numbers of an npy file."""
-    with reading(path, "an array, as numpy.save writes (.npy)"):
-        array: Any = np.load(path, allow_pickle=False)
+    """The array of numbers of a file of numpy (npy), scipy.sparse (npz) or torch (pt)."""
+    with reading(path, "an array, as of numpy.save, scipy.sparse.save_npz or torch.save"):
+        array: Any = ARRAYS.get(path.suffix.lower(), ARRAYS[".npy"])(path)
         if array.dtype.kind not in "buif":
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
     return array

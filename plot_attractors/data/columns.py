@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from plot_attractors.data.checks import reading
 
 __all__ = ["MISSING", "Columns", "listed", "read_columns"]
 
-BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
+BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "nein": 0, "ja": 1}
+BINARY |= {"non": 0, "oui": 1, "absent": 0, "present": 1}
+SEPARATORS = ",;\t|"
 DASHES = ("-", "–", "−")
 MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
 MOST = 1e30  # of a number: its square and differences are told in single precision
@@ -29,11 +33,13 @@ MOST_NAMES = 10  # column names that one sentence lists
 class Columns:
     """The columns of a file; every method raises ValueError, in a sentence that names the file.
 
-    - ``frame``: numbers, or texts without spaces around; NaN where a value is missing.
+    - ``frame``: numbers, or texts without spaces around; NaN where a value is missing;
+    - ``index``: names of the rows by a first column without a name, if any.
     """
 
     frame: pd.DataFrame
     path: Path
+    index: tuple[str, ...] = ()
 
     def column(self, name: str) -> str:
         return f"column {name!r} of {self.path.name}"
@@ -87,7 +93,8 @@ class Columns:
         """
         column, missing = self.frame[name], self.missing(name, optional)
         if not self.is_numeric(name):
-            column = column.str.lower().map(words)
+            signs = dict.fromkeys(DASHES, 0) | {"+": 1} if column.eq("+").any() else {}
+            column = column.str.lower().map({**words, **signs})  # a dash alone may be missing
         number = column.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~missing & (number != 0) & (number != 1)
         if wrong.any():
@@ -95,7 +102,7 @@ class Columns:
             shown = repr(value) if isinstance(value, str) else f"{value:.12g}"
             raise ValueError(
                 f"{self.column(name)} holds {shown} in {self.row(wrong)}, where only "
-                f"{', '.join(words)} can stand: recode it, empty the cell, or name the column in "
+                f"{', '.join(list(words)[:6])} can stand: recode it, empty the cell, or name it in "
                 "names, labels or ignore"
             )
         return np.where(missing, -1, number).astype(np.int8)
@@ -140,9 +147,9 @@ class Columns:
         return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """(rows,) a column as text, no value missing; none where no column has this name."""
+        """(rows,) a column as text, no value missing; without a name the index; else none."""
         if name not in self.frame.columns:
-            return ()
+            return () if name else self.index
         texts = self.frame[name].astype("string")
         if (missing := texts.isna().to_numpy(dtype=bool)).any():
             raise ValueError(
@@ -158,7 +165,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
-    """The columns of a CSV (between commas, in UTF-8), TSV or Parquet file.
+    """The columns of a text file in UTF-8, between commas or what else its first line has
+    (semicolons, tabs, bars, spaces), or of a Parquet file. Lines of comment (#) at its beginning
+    are left out. A first column without a name, or beside one name less than cells, as R writes
+    tables, names the rows, unless it counts them.
 
     Cells are missing where they are empty or hold a word of `MISSING`; but only empty ones are in
     the columns `texts`, which name something, and stay texts.
@@ -168,17 +178,19 @@ def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
     """
     with reading(path, "a table (CSV, TSV or Parquet)"):
         frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
+    index: list[str] = []
+    if list(frame.columns[frame.columns == ""]) == [frame.columns[0]]:
+        index = [str(value).strip() for value in frame.pop("")]
+        if index in ([str(k + first) for k in range(len(index))] for first in (0, 1)):
+            index = []
     names = list(frame.columns)
     if "" in names:
-        raise ValueError(
-            f"{path.name} has a column without a name: name or remove it (an index of pandas: "
-            "index=False)"
-        )
+        raise ValueError(f"{path.name} has a column without a name: name or remove it")
     if len(twice := frame.columns[frame.columns.duplicated()]):
         raise ValueError(f"{path.name} has more than one column called {twice[0]!r}")
     for name in names:
         frame[name] = _text(frame[name]) if name in texts else _cells(frame[name])
-    return Columns(frame, path)
+    return Columns(frame, path, tuple(index))
 
 
 def _text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -201,11 +213,20 @@ def _cells(column: pd.Series[Any]) -> Any:
 
 
 def _read_text(path: Path) -> pd.DataFrame:
-    """Texts, as they stand between commas or tabs."""
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    """Texts, as they stand between separators."""
+    text = path.read_text(encoding="utf-8-sig")
+    while text.startswith("#"):
+        text = text.partition("\n")[2]
+    first = text.partition("\n")[0]
+    mark = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=first.count)
+    if mark not in first and " " in first.strip():
+        mark, text = " ", re.sub(r" ?\n ?", "\n", re.sub(" +", " ", text))
+    cells = [len(next(csv.reader([line], delimiter=mark), [])) for line in text.splitlines()[:2]]
+    if len(cells) == 2 and cells[1] == cells[0] + 1:  # names of rows, and none of theirs
+        text = f'""{mark}{text}'
     lines = pd.read_csv(
-        path, sep=separator, header=None, dtype=str, keep_default_na=False, skipinitialspace=True,
-        encoding="utf-8-sig", engine="python",  # whose missing cells are those that a line lacks
+        StringIO(text), sep=mark, header=None, dtype=str, keep_default_na=False,
+        skipinitialspace=True, engine="python",  # whose missing cells are those that a line lacks
     )  # fmt: skip
     names = [name.strip() for name in lines.iloc[0]]
     numbers = [name for name in names if NUMBER.fullmatch(name)]

@@ -163,7 +163,7 @@ def rows_of(table: Path, names: list[str], count: int, inputs: str, text: str) -
             f"{odd[0]!r}"
         )
     ordered = frame.set_index(files).loc[names].drop(columns=FILE).reset_index(drop=True)
-    return replace(columns, frame=ordered)
+    return replace(columns, frame=ordered, index=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +220,8 @@ class BinaryTable(Featured):
 def read_table(path: str | Path, *, missing: Missing = "refuse", **roles: Any) -> BinaryTable:
     """Read a table from a CSV, TSV or Parquet file, as of `read_columns`.
 
-    Columns hold 0 and 1, true and false, or yes and no. Those that are the same in every row are
-    left out, which the log says. Others have ``roles``: see `ColumnRoles`. Missing values are
+    Columns hold 0 and 1, or words for it (`columns.BINARY`). Those that are the same in every row
+    are left out, which the log says. Others have ``roles``: see `ColumnRoles`. Missing values are
     refused, or left out of every likelihood ("ignore").
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or

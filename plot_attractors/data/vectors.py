@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data.checks import as_rows, read_array
+from plot_attractors.data.checks import ARRAYS, as_rows, read_array
 from plot_attractors.data.columns import MOST, Columns, listed, read_columns
 from plot_attractors.data.table import ColumnRoles, Featured, rows_of
 from plot_attractors.language import pairs_to_fit
@@ -82,7 +82,7 @@ class Vectors(Featured):
 
 
 def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any) -> Vectors:
-    """Read real-valued vectors, a row each, from an array (npy) or a table, as of `read_columns`.
+    """Read real-valued vectors, a row each, from an array (npy, npz, pt) or a table.
 
     Columns of arrays are called ``x1``, ``x2``, …; in a table every column is an input unless it
     has another of the ``roles``: see `ColumnRoles`. ``table`` is a table with a row a vector, in
@@ -95,7 +95,7 @@ def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any
     not finite or beyond 1e30, a column numbers the rows, or a split would be empty.
     """
     path, given = Path(path), ColumnRoles(**roles)
-    if path.suffix.lower() == ".npy":
+    if path.suffix.lower() in ARRAYS:
         array = read_array(path)
         if array.ndim != 2:
             raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")

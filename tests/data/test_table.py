@@ -140,10 +140,9 @@ NUMBERS = "its first line holds numbers"
         ("a,b\n0,1\n1,0\n", {"labels": ("a", "b")}, "it needs a 0/1 column besides those named"),
         ("a,kind\n0,\n1,\n", {"labels": ("kind",)}, "column 'kind' of a.csv has no value"),
         ("a,b\n0,1\n1,0,1\n", {}, "Expected 2 fields in line 3, saw 3"),
-        ("a,b\nu,1,1\nv,0,1\n", {}, "Expected 2 fields in line 2, saw 3"),  # as R writes a table
         ("a,b\n0,1\n1\n1,0\n", {"missing": "ignore"}, "header excluded) has fewer cells than"),
         ('a,b\n0,"1,000"\n1,"2,000"\n', {}, "'b' of a.csv holds '1,000' in row 1"),
-        ("a;b\n0;1\n1;0\n", {}, "'a;b' of a.csv holds '0;1' in row 1"),
+        ('a;b\n"0,5";1\n1;0\n', {}, "'a' of a.csv holds '0,5' in row 1"),
         (None, {"labels": ("famly",)}, "no column 'famly': it has 'wings', 'family'"),
         (NAMED, {"names": "animal"}, "column 'home' of a.csv holds 'sea' in row 1"),
         (NAMED.replace("wasp", ""), {**HOME, "names": "animal"}, "has no name in row 2"),
@@ -179,6 +178,12 @@ def test_unreadable_files(tmp_path: Path) -> None:
         ('\ufeffa, "b"\r\n1.0, 0\r\n0.0, 1\r\n\r\n', ""),
         ("0,1,2\n1,0,0\n0,1,1\n", ""),  # names by which pandas counts
         ("a,b,c\ntrue,FALSE,1\nfalse,True,1\n", "1 of 3 columns of a.csv are the same in"),
+        ("# an export\n# of 2026\na,b\n1,0\n0,1\n", ""),
+        ("a;b\nja;Nein\nnein;ja\n", ""),
+        ("a|b\n+|-\n−|+\n", ""),
+        ("a b\n1  0\n0 1\n", ""),
+        ("a\tb\npresent\tabsent\nabsent\tpresent\n", ""),
+        (",a,b\n0,1,0\n1,0,1\n", ""),  # an index of pandas that counts
     ],
 )
 def test_tables_as_people_have_them(
@@ -187,6 +192,18 @@ def test_tables_as_people_have_them(
     assert read_table(text(tmp_path / "a.csv", content)).x[:, :2].tolist() == [[1, 0], [0, 1]]
     assert said in caplog.text
     assert said or not caplog.text
+
+
+@pytest.mark.parametrize(
+    "content", ["a,b\nu,1,0\nv,0,1\n", '"a" "b"\n"u" 1 0\n"v" 0 1\n', ",a,b\nu,1,0\nv,0,1\n"]
+)
+def test_a_first_column_without_a_name_names_the_rows(tmp_path: Path, content: str) -> None:
+    """As R and pandas write tables."""
+    table = read_table(path := text(tmp_path / "a.csv", content))
+    assert (table.row_names, table.columns) == (("u", "v"), ("a", "b"))
+    assert table.x.tolist() == [[1, 0], [0, 1]]
+    assert table.read(path)[1] == ("u", "v")
+    assert read_table(text(tmp_path / "b.csv", content), ignore=("a",)).row_names == ("u", "v")
 
 
 # Missing values.

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_matrix, save_npz
 
 from plot_attractors.data import read_vectors
 
@@ -38,6 +39,23 @@ def test_all_kinds_of_files_hold_the_same(tmp_path: Path, x: Any, name: str) -> 
     assert torch.equal(batch.x, data.rows(batch.y))
     assert torch.equal(batch.labels[:, 0], batch.y % 2)
     assert torch.equal(data.feature_values(batch)[:, 0], (batch.y % 2).float())
+
+
+def test_sparse_arrays_and_tensors(tmp_path: Path, x: Any) -> None:
+    expected = read_vectors(pd.DataFrame(x).add_prefix("x").pipe(saved, tmp_path / "a.csv")).rows
+    save_npz(tmp_path / "a.npz", csr_matrix(x))
+    torch.save(torch.from_numpy(x), tmp_path / "a.pt")
+    for name in ("a.npz", "a.pt"):
+        rows = read_vectors(tmp_path / name).rows(torch.arange(40))
+        torch.testing.assert_close(rows, expected(torch.arange(40)), atol=1e-5, rtol=1e-5)
+    torch.save({"weights": torch.ones(2)}, tmp_path / "b.pt")
+    with pytest.raises(ValueError, match=r"cannot read .*b.pt' as an array"):
+        read_vectors(tmp_path / "b.pt")
+
+
+def saved(frame: pd.DataFrame, path: Path) -> Path:
+    frame.to_csv(path, index=False)
+    return path
 
 
 def test_an_array_and_a_table_beside_it(tmp_path: Path, x: Any) -> None:
@@ -80,7 +98,7 @@ LOST[3, 2], ENDLESS[1, 2] = np.nan, np.inf
         ("a.npy", np.eye(9) + 1e9, {}, "'x1'.* of a.npy do not vary .*: subtract the mean"),
         ("a.npy", np.ones((4, 3, 2)), {}, "vectors are rows"),
         ("a.npy", LOST, {"labels": ("kind",)}, "a.npy has no column 'kind'"),
-        ("a.npy", b"no array", {}, "cannot read .*a.npy' as an array, as numpy.save"),
+        ("a.npy", b"no array", {}, "cannot read .*a.npy' as an array, as of numpy.save"),
     ],
 )
 def test_refusals(

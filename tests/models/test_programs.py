@@ -22,7 +22,6 @@ PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
 WIDTHS = {"memory"}  # which is measured, as those of the backward dynamics
 TRAINED = {  # parts of models, by the inference programs that train them
-    "exact_em": PHI | THETA | WIDTHS,
     "detailed_balance_em": PHI | THETA | {"flow_correction", "log_partition"},
     "gflownet_em": PHI | THETA | WIDTHS | {"sentence_policy"},
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
@@ -31,7 +30,7 @@ TRAINED = {  # parts of models, by the inference programs that train them
     "hard_coded": set(),
 }
 KINDS = (  # models, and the inference programs that fit them
-    (MODELS, ["gflownet_em", "exact_em"]),
+    (MODELS, ["gflownet_em"]),
     (["algorithms"], ["detailed_balance_em"]),
     (["vqvae"], ["vqvae"]),
     (["emergent_communication"], ["emergent_communication"]),
@@ -42,12 +41,11 @@ EM = {"pretrain": 2, "warm_up": 4, "cycles": 1, "e_updates": 8, "final_e_updates
 WORDS = EM | {"e_updates": 3, "sentences.temperatures": 3, "vocabulary": 4}
 LETTERS = {"pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8}
 SHORT: dict[str, dict[str, Any]] = {
-    "exact_em": EM, "gflownet_em": EM, "detailed_balance_em": LETTERS,
+    "gflownet_em": EM, "detailed_balance_em": LETTERS,
     "vqvae": {"updates": 3}, "emergent_communication": {"updates": 3},
 }  # fmt: skip
 ANY = ("vqvae", "emergent_communication", "fully_compositional")  # models, of all kinds of data
 CASES = [(name, None, inference) for names, (inference, *_) in KINDS for name in names]
-CASES += [("hbv", None, "exact_em")]
 CASES += [(name, data, programs(name).names[2]) for name in ANY for data in ("table", "dsprites")]
 CASES += [(name, data, name) for name in ANY[:2] for data in ("images", "vectors")]
 
@@ -67,7 +65,6 @@ def test_every_program_trains(name: str, of: str | None, inference: str, files: 
 
 PAPER = registry.load("models", "algorithms").PRESETS["paper"]
 RESUMED: dict[str, Any] = {  # inference program, its settings, model program and its settings
-    "wake-sleep": ("exact_em", EM, "hbv", HBV),
     "gflownet": ("gflownet_em", EM | {"e_updates": 3}, "hbv", HBV),
     "gflownet, linear": ("gflownet_em", WORDS, "dsprites", {"token_axes": False}),
     "letter": ("detailed_balance_em", LETTERS, "algorithms", HBV),

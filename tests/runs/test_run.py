@@ -140,7 +140,7 @@ def test_denormal_numbers_are_zero_while_a_run_trains(tmp_path: Path) -> None:
         ({"settings": {"replay.size": "5"}}, r"\(inference.replay.size: 20, not 5\)"),
         ({"settings": {"replay.updates": 0, "replay.size": 5}}, "'replay.size' has no effect here"),
         ({"settings": {"cycles": 0, "activation": "relu"}}, "no effect here: with cycles=0"),
-        ({"inference": "exact_em"}, "other settings|AttractorModel"),
+        ({"inference": "gflownet_em"}, "other settings|AttractorModel"),
     ],
 )
 def test_what_is_refused_leaves_a_run_as_it_is(

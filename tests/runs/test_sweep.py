@@ -34,7 +34,7 @@ def states(file: Path) -> dict[str, str]:
 def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Path) -> None:
     text = """
         programs = ["hbv", "table"]
-        inference = ["gflownet_em", "exact_em"]
+        inference = ["gflownet_em", "detailed_balance_em"]
         preset = "smoke"
         seeds = "0-1"
         out = OUT
@@ -49,7 +49,8 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
     assert len(result) == len({run.name for run in result}) == 16
     rest = "language.groups=2,3-batch=32"
     assert result[0].name == f"hbv-gflownet_em-epsilon=0.04-{rest}-seed=0"
-    assert result[-1].path == tmp_path / "out" / f"table-exact_em-epsilon=0.05-{rest}-seed=1"
+    last = f"table-detailed_balance_em-epsilon=0.05-{rest}-seed=1"
+    assert result[-1].path == tmp_path / "out" / last
     expected = {"epsilon": 0.04, "dynamics.memory": 1.0, "language.groups": [2, 3]}
     assert result[0].arguments["settings"] == {**expected, "batch": 32}
     assert result[0].arguments["preset"] == "smoke"
