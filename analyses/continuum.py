@@ -319,7 +319,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     third.set(title=lettered("c", "Discrimination of neighbours"), ylabel="d′")
     for axes in (first, second, third):
         axes.set_xlabel(f"from {a} to {b}")
-    third.legend(fontsize=8)
+    third.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return {"continuum": figure}
 
 

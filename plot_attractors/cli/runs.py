@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze", "compare", "export", "markdown", "paper", "report"]
 
+WIDEST = 10  # columns of a table beside which runs are rows
+
 
 @command()
 def analyze(
@@ -142,7 +144,7 @@ def compare(
 
 def markdown(table: pd.DataFrame) -> str:
     """The table of `compare` as Markdown: numbers rounded, missing ones empty, and those that no
-    run has left out.
+    run has left out; with more than ten columns, a row for each and a column for each run.
 
     >>> import pandas as pd
     >>> row = {"run": "a", "alpha": "0.25", "kl": 0.12345}
@@ -162,9 +164,10 @@ def markdown(table: pd.DataFrame) -> str:
 
     known = table.dropna(axis="columns", how="all")
     names = [str(name) for name in known]
-    rows = [[*map(text, names, row)] for row in known.values.tolist()]
-    rule = [":" + "-" * (len(names[0]) + 1), *("-" * (len(name) + 1) + ":" for name in names[1:])]
-    lines = [f"| {' | '.join(row)} |" for row in (names, *rows)]
+    grid = [names, *([*map(text, names, row)] for row in known.values.tolist())]
+    head, *rows = zip(*grid, strict=True) if len(names) > WIDEST else grid
+    rule = [":" + "-" * (len(head[0]) + 1), *("-" * (len(name) + 1) + ":" for name in head[1:])]
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]]) + "\n"
 
 
