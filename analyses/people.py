@@ -294,8 +294,9 @@ def paired(
 
     if len(human) < FEWEST:
         return math.nan, math.nan
-    values = [difference(weight) for weight in _resampled(len(human))]
-    return difference(np.ones(len(human))), float(np.nanstd(values)) if a is not b else 0.0
+    values = np.array([difference(weight) for weight in _resampled(len(human))])
+    known = np.isfinite(values)
+    return difference(np.ones(len(human))), float(values[known].std()) if known.any() else math.nan
 
 
 def _resampled(n: int) -> Iterator[np.ndarray]:
