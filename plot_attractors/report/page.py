@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,9 @@ def _page(variants: Variants) -> Page:
     found = {run.path: findings.numbers(run) for run in runs}
     numbers = {path: of_run for path, (of_run, _) in found.items()}
     count = "a run" if len(runs) == 1 else f"{len(runs)} runs"
-    title = f"{name_of(runs[0].program_name)} of {name_of(runs[0].data_name)}: {count}"
+    name, about = _program("datasets", runs[0].data_name)
+    data = re.split(r" \(|[:,.]", about)[0] or name
+    title = f"{data}: {count} of {name_of(runs[0].program_name)}"
     if len(variants) > 1:
         title = f"{count} of {len(variants)} variants"
     return Page(
