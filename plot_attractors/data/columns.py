@@ -215,14 +215,15 @@ def _cells(column: pd.Series[Any]) -> Any:
 def _read_text(path: Path) -> pd.DataFrame:
     """Texts, as they stand between separators."""
     text = path.read_text(encoding="utf-8-sig")
-    while text.startswith("#"):
+    while re.match(r"#[\s#]", text):  # no name of a column
         text = text.partition("\n")[2]
     first = text.partition("\n")[0]
     mark = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=first.count)
     if mark not in first and " " in first.strip():
         mark, text = " ", re.sub(r" ?\n ?", "\n", re.sub(" +", " ", text))
-    cells = [len(next(csv.reader([line], delimiter=mark), [])) for line in text.splitlines()[:2]]
-    if len(cells) == 2 and cells[1] == cells[0] + 1:  # names of rows, and none of theirs
+    cells = [next(csv.reader([line], delimiter=mark), []) for line in text.splitlines()[:2]]
+    # names of rows, and none of theirs; but not a separator at the end of every row
+    if len(cells) == 2 and len(cells[1]) == len(cells[0]) + 1 and cells[1][-1].strip():
         text = f'""{mark}{text}'
     lines = pd.read_csv(
         StringIO(text), sep=mark, header=None, dtype=str, keep_default_na=False,

@@ -52,9 +52,9 @@ def trust(numbers: Mapping[str, float]) -> str:
     if math.isnan(distance) or math.isnan(nothing):
         return ""
     return (
-        f"Sentences are sampled within a total variation of {max(distance, 0):.2f} of the exact "
-        f"posterior; Brownian motion, which has learned nothing, is at {nothing:.2f} (0: equal, 1: "
-        "nothing in common)."
+        f"Sampled sentences have a total variation of {max(distance, 0):.2f} from the exact "
+        f"posterior; those of Brownian motion, which has learned nothing, {nothing:.2f} (0: equal, "
+        "1: nothing in common)."
     )
 
 
@@ -111,9 +111,10 @@ def _other_version(run: Run) -> list[str]:
 
 def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
     used, count = numbers["sentences_in_use"], math.inf
-    with contextlib.suppress(Exception):  # data or a program that are gone
+    # models without a language of their settings, and data that are gone
+    with contextlib.suppress(AttributeError, ValueError, OSError):
         program = registry.load("models", run.program_name)
-        count = program.build(run.model_config, run.data).language.count
+        count = program.language(run.model_config, run.data).count
     # of more sentences than can be listed, few are ever drawn
     few = count <= MOST_SENTENCES and used < FEW_SENTENCES * count
     return [f"Few sentences are in use: {used:.0f} of {count:,}."] if few else []

@@ -142,6 +142,8 @@ NUMBERS = "its first line holds numbers"
         ("a,b\n0,1\n1,0,1\n", {}, "Expected 2 fields in line 3, saw 3"),
         ("a,b\n0,1\n1\n1,0\n", {"missing": "ignore"}, "header excluded) has fewer cells than"),
         ('a,b\n0,"1,000"\n1,"2,000"\n', {}, "'b' of a.csv holds '1,000' in row 1"),
+        ("a,b,c\n1,0,1,\n0,1,0,\n", {}, "Expected 3 fields in line 2, saw 4"),
+        ("#a,b\nyes,no\nno,yes\nyes,yes\n", {"labels": ("a",)}, "no column 'a': it has '#a', 'b'"),
         ('a;b\n"0,5";1\n1;0\n', {}, "'a' of a.csv holds '0,5' in row 1"),
         (None, {"labels": ("famly",)}, "no column 'famly': it has 'wings', 'family'"),
         (NAMED, {"names": "animal"}, "column 'home' of a.csv holds 'sea' in row 1"),
