@@ -184,8 +184,8 @@ def summarise(
     - ``correct``: right among responses; ``correct_exact``: of draws from the exact posterior;
     - ``agreement``: the mean overlap of the choices of responses with the exact posterior's;
     - ``last_change``: mean over all trajectories of the last step up to T at which the choice
-      changes: it behaves as decision times do, while times of responses are for the most part those
-      of arrival;
+      changes: later where choices are uncertain, as in any course of draws; times of responses are
+      for the most part those of arrival;
     - ``time_entropy``, ``last_change_entropy``: rank correlation (Spearman) over inputs of the mean
       time, or last change, and the entropy of the exact P(choice | x).
     """
