@@ -43,14 +43,8 @@ SPRITES = {
     "vocabulary": 1000,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3}
-LINEAR = {
-    **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
-    "final_e_updates": 6000,
-}  # fmt: skip
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": SPRITES,
-    "diverse": SPRITES,
-    "linear": LINEAR,
     "demo": {
         **SPRITES, "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary": 500,
     },
@@ -123,9 +117,7 @@ class GFlowNetEM(training.EM):
     def summary(self) -> dict[str, float]:
         """How well candidates propose."""
         n, candidates = SUMMARY
-        spoken: Any = self.sentences if self.vocabulary is None else self.vocabulary.spoken
-        summary: dict[str, float] = spoken.summary(self.model.encode(self.inputs(n)), candidates)
-        return summary
+        return self.sentences.summary(self.model.encode(self.inputs(n)), candidates)
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:

@@ -85,10 +85,6 @@ IMAGES = {
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "diverse": {"reward.beta": 0.18},  # sentences as diverse as the paper's, ∝ R^β
-    # The paper's linear sentence encoder, which begins at tokens with an axis each
-    # (`training.vocabulary`). Its embeddings lie on no grid.
-    "linear": {"token_axes": False, "epsilon": 0.03},
     "smoke": SMALL | {"language.groups": (1,) * 6, "language.max_length": 3},
 }  # fmt: skip
 LATENT = {"dsprites": 8, "images": 16}  # colour needs three, place two, shape and size one each
@@ -151,7 +147,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             of_language,
             d,
-            fourier=Fourier(128 if fine else 0, 10.0 if axes else 3.0, axes),  # near along an axis
+            fourier=Fourier(128, 10.0 if axes else 3.0, axes),  # embeddings are near along an axis
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
         ),

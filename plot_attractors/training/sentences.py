@@ -58,10 +58,6 @@ class ExactSentences:
         """(B, C, width) sentences of each input, each ∝ R(s; x), for an E-step."""
         return self.model.posterior(q).sample(torch.Size([CANDIDATES])).transpose(0, 1)
 
-    def of(self, model: AttractorModel) -> ExactSentences:
-        """The same of another model."""
-        return ExactSentences(model)
-
     def can_speak(self, language: Language) -> bool:
         """Whether sentences of another language of the same tokens can be drawn."""
         posterior = self.model.posterior
@@ -156,9 +152,6 @@ class SampledSentences:
             c = replace(c, candidates=max(1, c.candidates // FEW))
         s = self.population(q, power, language, beta, c).s
         return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
-
-    def of(self, model: AttractorModel) -> SampledSentences:
-        return SampledSentences(model, self.policy, self.config)
 
     def can_speak(self, language: Language) -> bool:
         """The policy builds sentences of its own language, and P(s | z) is of these alone."""

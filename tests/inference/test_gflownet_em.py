@@ -33,7 +33,6 @@ def of_sprites(settings: Any = (), **inference: Any) -> Any:
 CASES = {
     "listed": lambda: build(**ANNEALED),
     "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
-    "tokens leave their axes": lambda: of_sprites({"token_axes": False}, **WORDS),
 }
 
 

@@ -26,7 +26,6 @@ from plot_attractors.runs import registry
 from plot_attractors.runs.run import fit
 from plot_attractors.training import MStep, MStepConfig, input_source
 from plot_attractors.training.m_step import elbo
-from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import HBV, T, changed, inputs, snapshot, tiny, with_data
 from ..training.models import build_model
@@ -193,8 +192,6 @@ def test_a_label_head_of_a_subclass_is_trained() -> None:
     assert {rates[id(p)] for p in model.decoder.parameters()} == {1e-2}
     m.pretrain(None)
     assert {"head", "encoder", "decoder"} == changed(model, state)
-    along = with_token_axes(build_model(kind=Labelled, axes=False))
-    assert any(p is along.head.weight for p in along.phi)
 
 
 def sampling(where: str, distribution: Any) -> type[AttractorModel]:

@@ -14,7 +14,6 @@ from plot_attractors.training import At, ExactSentences, MStep, MStepConfig, Pha
 from plot_attractors.training.vocabulary import phases
 from plot_attractors.training.vocabulary.phases import VocabularyLearning
 
-from ..attractors import run_to
 from .models import build_model as build
 
 LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
@@ -50,7 +49,7 @@ def learning(
 def schedule(v: VocabularyLearning) -> Schedule:
     e_step = Phase("e_step", 0, 1, lambda _: {})
     state = {"phi": v.m_step.optimizer, **v.state}
-    return Schedule(v.final, [*v.phases(pretrain=2, warm_up=3), e_step], state)
+    return Schedule(v.model, [*v.phases(pretrain=2, warm_up=3), e_step], state)
 
 
 def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
@@ -80,8 +79,8 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
     expected += "pretrain 2,rotate_axes,pretrain 2,warm_up 1,spread_tokens,warm_up 1,"
     expected += "tokens 0,spread_pairs,tokens 0,e_step 0,"
     assert ",".join([*events, ""]) == expected
-    v = learn(build(shape=(3,), axes=False), 1000)  # lengths are in proportion
-    assert [p.updates for p in v.phases(7, 9)] == [7, 250, 9, 250, 750, 1000, 750]
+    v = learn(build(shape=(3,)), 1000)  # lengths are in proportion
+    assert [p.updates for p in v.phases(7, 9)] == [7, 250, 9, 250, 750, 1000]
 
 
 def test_labels_are_of_a_longer_language_with_costs_of_its_own() -> None:
@@ -112,38 +111,10 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("updates", "options", "sentence"),
     [
-        (1, {"axes": False}, "set vocabulary to 2 or more, or token_axes"),
+        (1, {"axes": False}, "an axis each: set token_axes=true, or vocabulary=0"),
         (4, {"sd": 0.2}, r"those of KnownEncoder: leave vocabulary at 0"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(updates: int, options: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         learn(build(**options), updates)
-
-
-def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And an L1 penalty leaves small weights at zero."""
-    monkeypatch.setattr(phases, "SPARSITY", 0.9)
-    language = replace(LANGUAGE, length_cost=0.0)
-    v = learning(more=40, language=language, axes=False)
-    model, m_step, s = v.final, v.final_m_step, schedule(v)
-    run_to(s, "tokens")
-    first = model.sentence_encoder.mean.weight.clone()
-    run_to(s, "warm_up", 2)
-    assert v.spoken is v.sentences
-    v.release()
-    tokens, own = v.model.sentence_encoder, model.sentence_encoder
-    every = language.sentences
-    assert not torch.equal(own.mean.weight, first)
-    assert torch.allclose(own(every).loc, tokens(every).loc, atol=1e-6)
-    assert (own(every).scale / tokens(every).scale).log().abs().max() < 0.3
-    rates = [group["lr"] for group in m_step.optimizer.param_groups]
-    run_to(s, "e_step")
-    assert v.spoken.model is model
-    off_axis = (1 - tokens.mean.mask) * own.mean.weight
-    assert off_axis.abs().max() > 1e-4
-    assert (own.mean.weight == 0).sum() > 3
-    assert model.posterior.factors() is None
-    assert [group["lr"] for group in m_step.optimizer.param_groups] == rates

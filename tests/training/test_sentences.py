@@ -18,7 +18,6 @@ from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.training import ExactSentences, SampledSentences, Sampling
 from plot_attractors.training.sentences import pareto_shape, temperatures
-from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from .models import build_model as build
 
@@ -159,11 +158,6 @@ def test_draws_follow_the_judges_posterior(
     if involved:
         plain = without_factor(model, inputs()).exp()
         assert (0.5 * (frequency(model.language, s) - plain).abs().sum(-1)).max() > bound + 0.03
-
-
-def test_the_model_along_the_axes_has_the_same_reward() -> None:
-    reward = with_token_axes(of_setting({"decodability": "density"})).reward
-    assert reward.decodability == "density"
 
 
 def test_draws_of_another_language() -> None:
