@@ -83,20 +83,28 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     people = read_people(run, config.human)
     inputs = named_inputs(run, people.names)
     chosen = responses.choices(run, config.feature, config)
-    said = {"this run": by_sentence(run, inputs, chosen, config.draws)}
-    table = said["this run"]
     if isinstance(model, AttractorModel):
         e = model.encode(inputs.x)
-        z = responses.simulate(model, e.z0.repeat_interleave(config.draws, 0))
+        z0 = e.z0.repeat_interleave(config.draws, 0)
+        z = responses.simulate(model, z0)
         result = responses.respond(model, z, chosen.category).by_draws(config.draws)
-        table = by_input(run, inputs, z, chosen, result)
+        s = model.readout(z[model.steps], z0).sample().unflatten(0, (-1, config.draws))
         exact = sampling.exact_draws(model, e.distribution, config.draws).s
-        said["exact posterior"] = by_sentence(run, inputs, chosen, config.draws, exact)
+        said = {
+            "this run": by_sentence(run, inputs, chosen, s),
+            "exact posterior": by_sentence(run, inputs, chosen, exact),
+        }
+        table = by_input(run, inputs, s, chosen, result)
+    else:
+        s = model.describe(inputs.x, config.draws).s
+        said = {"this run": by_sentence(run, inputs, chosen, s)}
+        table = said["this run"]
     for path in config.others:
         other = Run(path)
         of_other = responses.choices(other, chosen.feature, config)
         same = named_inputs(other, people.names)
-        said[str(path)] = by_sentence(other, same, of_other, config.draws)
+        s = other.model.describe(same.x, config.draws).s
+        said[str(path)] = by_sentence(other, same, of_other, s)
     rows, models = [], []
     numbers = table.select_dtypes("number")
     sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST - 1]
@@ -184,14 +192,11 @@ def named_inputs(run: Run, names: Sequence[str]) -> ask.Inputs:
     return ask.Inputs(x, list(names), y, values)
 
 
-def by_sentence(
-    run: Run, inputs: ask.Inputs, chosen: Choices, draws: int, s: Tensor | None = None
-) -> pd.DataFrame:
-    """Numbers of inputs that every model of sentences has, by `draws` of them, or by s (B, draws,
-    width): ``own_choice``, the probability of the input's own value; ``commonest``, of the
-    commonest sentence; ``entropy`` of sentences and ``choice_entropy`` of choices, nats.
+def by_sentence(run: Run, inputs: ask.Inputs, chosen: Choices, s: Tensor) -> pd.DataFrame:
+    """Numbers of inputs that every model of sentences has, by sentences s (B, draws, width):
+    ``own_choice``, the probability of the input's own value; ``commonest``, of the commonest
+    sentence; ``entropy`` of sentences and ``choice_entropy`` of choices, nats.
     """
-    s = run.model.describe(inputs.x, draws).s if s is None else s
     choice = responses.choices_of(run.model, s, chosen.category)
     p = responses.shares(choice, len(chosen.names))
     own = inputs.values[:, [chosen.column]].nan_to_num(-1).long()
@@ -210,10 +215,10 @@ def by_sentence(
 
 
 def by_input(
-    run: Run, inputs: ask.Inputs, z: Tensor, chosen: Choices, result: Responses
+    run: Run, inputs: ask.Inputs, s: Tensor, chosen: Choices, result: Responses
 ) -> pd.DataFrame:
-    """The model's numbers of inputs, from trajectories z (L + 1, B · draws, d) and their responses
-    (B, draws):
+    """The model's numbers of inputs, from sentences s (B, draws, width) read at the ends of
+    trajectories, and the responses of these (B, draws):
 
     - ``information_lost``: mean D_KL(P(z0 | x) ‖ P(z0 | ẑ_s)) of sentences read at T, nats;
     - ``own_choice``: the probability of the input's own value among the choices of responses, and
@@ -225,9 +230,6 @@ def by_input(
     """
     model = run.model
     e = model.encode(inputs.x)
-    n, draws = len(inputs.names), z.shape[1] // len(inputs.names)
-    z0 = e.z0.repeat_interleave(draws, 0)
-    s = model.readout(z[model.steps], z0).sample().unflatten(0, (n, draws))
     choice, time = result.choice, result.time
     own = inputs.values[:, chosen.column].nan_to_num(-1).long()
     exact = responses.exact_choices(model, e.distribution, chosen)
@@ -237,7 +239,7 @@ def by_input(
     rows = []
     for k, name in enumerate(inputs.names):
         number, first = sampling.number_rows(model.language.key(s[k]))
-        share, each = torch.bincount(number).double() / draws, s[k][first]
+        share, each = torch.bincount(number).double() / s.shape[1], s[k][first]
         q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
         lost = gaussian_kl(q, model.sentence_encoder(each)).double()
         row = {

@@ -1,4 +1,4 @@
-"""Questions to a trained attractor model: what it says of an input, how sure, and how fast."""
+"""Questions to a trained model: what it says of an input, how sure, and how fast."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from torch import Tensor
 
 from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
-from plot_attractors.data.checks import reading
+from plot_attractors.data.checks import ARRAYS, read_array
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.protocols import SentenceModel, reconstructs
 from plot_attractors.runs import Run
 from plot_attractors.runs.registry import suggestion
 
 REFERENCE = 2000, 8000  # training inputs that tell what sentences mean, at least and at most
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
 LIKELY = 0.5  # of a label, given a sentence, that is told
+EACH = 8  # sentences of an input that tell what they mean, of models without attractors
 FEATURE_TRIES = 5000  # inputs among which one with given features is looked for
 
 
@@ -138,10 +140,8 @@ def _read(run: Run, path: Path) -> Inputs:
     data = run.data
     if not path.exists():
         raise ValueError(f"there is no file {str(path)!r}")
-    if path.suffix.lower() == ".npy":
-        with reading(path, "an array"):
-            array = np.load(path, allow_pickle=False)
-        return _given(data, array)
+    if path.suffix.lower() in ARRAYS:
+        return _given(data, read_array(path))
     if not hasattr(data, "read"):
         raise ValueError(f"inputs of {run.data_name} are read from an array alone, saved as npy")
     x, names = data.read(path, getattr(run.data_config, "names", ""))
@@ -193,8 +193,9 @@ class Answer(NamedTuple):
 def ask(
     run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0, resample: int = 1
 ) -> Answer:
-    """What a trained attractor model says of inputs (`read_inputs`), from `draws` trajectories,
-    each one of `resample` by their weights (`responses.trials`).
+    """What a trained model says of inputs (`read_inputs`): a model with attractors by `draws`
+    trajectories, each one of `resample` by their weights (`responses.trials`), another by as many
+    sentences of its own.
 
     ``inputs``, a row each:
 
@@ -202,48 +203,65 @@ def ask(
     - ``sentences``: exp of the entropy of P(s | x), the number of equally frequent sentences that
       would be as uncertain; ``entropy``, nats: exact where P(s | x) is known, else of the draws,
       and then too low;
-    - ``responded``: share of trajectories with a response (`responses.respond`) within 2T steps;
-      ``time``, ``time_q1``, ``time_q3``: median and quartiles of the time of these, in steps;
-    - ``near``: the training inputs whose z0 are nearest.
+    - ``near``: the training inputs whose states, z0 of attractors, are nearest;
+    - with attractors ``responded``: share of trajectories with a response (`responses.respond`)
+      within 2T steps; ``time``, ``time_q1``, ``time_q3``: median and quartiles of the time of
+      these, in steps.
 
     ``sentences``, at most `most` of each input, the most frequent first: ``input``, ``sentence``;
-    ``probability``, the share of the draws that are read as it at T, and its 95 % interval
-    (Wilson), ``low`` and ``high``, of a sentence chosen beforehand; ``exact``, P(s | x) ∝ R(s; x),
-    NaN where it is not known; ``meaning`` (`meanings`).
+    ``probability``, the share of the draws that are it, read at T, and its 95 % interval (Wilson),
+    ``low`` and ``high``, of a sentence chosen beforehand; ``exact``, P(s | x) ∝ R(s; x), NaN where
+    it is not known; ``meaning`` (`meanings`).
     """
-    model = sampling.require_attractors(run.model)
+    if not isinstance(run.model, SentenceModel):
+        raise ValueError(f"a {type(run.model).__name__} says no sentences")
+    model: Any = run.model
+    attractors = isinstance(run.model, AttractorModel)
+    if resample > 1:
+        sampling.require_attractors(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inputs, train = read_inputs(run, what), getattr(run.data, "members", {}).get("train", ())
         reference = run.data.batch(sorted((*REFERENCE, len(train)))[1])
-        e, known = model.encode(inputs.x), model.encode(reference.x)
-        entropy = exact_entropy(model, e.distribution)
+        if attractors:
+            e, known = model.encode(inputs.x), model.encode(reference.x)
+            entropy, z, near = exact_entropy(model, e.distribution), e.z0, known.z0
+        else:
+            said, known = model.describe(inputs.x, draws), model.describe(reference.x, EACH)
+            entropy, z, near = None, said.z.mean(1), known.z.mean(1)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):
-            read, trials = _trials(model, e[k : k + 1], draws, resample)
+            row: dict[str, Any] = {}
+            if attractors:
+                read, trials = _trials(model, e[k : k + 1], draws, resample)
+                quartiles = trials.time.nanquantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
+                row = dict(zip(("time_q1", "time", "time_q3"), quartiles, strict=True))
+                row["responded"] = float((~trials.time.isnan()).float().mean())
+            else:
+                read = said.s[k]
             number, first = sampling.number_rows(model.language.key(read))
             counts = torch.bincount(number)
             order = counts.argsort(descending=True, stable=True)[:most]
             s, p = read[first[order]], counts / draws
             low, high = binomial_interval(counts[order], draws)
+            exact, key = torch.full((len(s), 1), torch.nan), model.language.key
+            if attractors:
+                exact = log_posterior(model, e[k : k + 1].distribution, s).exp()
+                weight = _likeliest(model, s, known.distribution)
+            else:
+                weight = (key(known.s)[..., None] == key(s)).double().mean(1).T
             tables.append(pd.DataFrame({
                 "input": name,
                 "sentence": [model.language.name(one) for one in s],
                 "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
-                "exact": log_posterior(model, e[k : k + 1].distribution, s)[:, 0].exp().tolist(),
-                "meaning": meanings(run, s, reference, known.distribution),
+                "exact": exact[:, 0].tolist(), "meaning": meanings(run, s, reference, weight),
             }))  # fmt: skip
             nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum())
-            q1, middle, q3 = trials.time.nanquantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
-            distance = (known.z0 - e.z0[k]).norm(dim=-1)
+            distance = (near - z[k]).norm(dim=-1)
             order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
-            near = _names(run.data, reference.y[order[: 50 * IN_WORDS]])
-            rows.append({
-                "input": name, "sentences": math.exp(nats), "entropy": nats,
-                "responded": float((~trials.time.isnan()).float().mean()),
-                "time": middle, "time_q1": q1, "time_q3": q3,
-                "near": ", ".join(list(dict.fromkeys(near))[:IN_WORDS]),
-            })  # fmt: skip
+            names = _names(run.data, reference.y[order[: 50 * IN_WORDS]])
+            row |= {"input": name, "sentences": math.exp(nats), "entropy": nats}
+            rows.append(row | {"near": ", ".join(list(dict.fromkeys(names))[:IN_WORDS])})
     return Answer(pd.DataFrame(rows), pd.concat(tables, ignore_index=True))
 
 
@@ -286,41 +304,53 @@ def exact_entropy(model: AttractorModel, q: Normal) -> Tensor | None:
     return None
 
 
-def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
-    """What sentences s (m, width) mean, in words:
-
-    - of the tree, the class whose prototype is nearest to the bits decoded at ẑ_s; of columns of 0
-      and 1, those decoded as likelier, or less likely, than among the inputs; of real-valued ones,
-      those farthest from their mean, in standard deviations;
-    - values of categorical features with P(value | s) ≥ ½, by Bayes' rule over reference inputs
-      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x);
-    - rows with names of which it is likeliest.
+def _likeliest(model: AttractorModel, s: Tensor, q: Normal) -> Tensor:
+    """(m, n) P(x | s), by Bayes' rule, of sentences s (m, width) and inputs q (n, d), each as
+    likely.
     """
-    model, data = run.model, run.data
-    decoded, kind = model.decoder(model.embed(s)), sampling.kind_of_inputs(run)
     log_p = log_posterior(model, q, s)
-    if log_p.isnan().any():
-        log_p = model.reward.log_pairs(q, s).T
-    weight = log_p.softmax(-1)
+    return (model.reward.log_pairs(q, s).T if log_p.isnan().any() else log_p).softmax(-1)
+
+
+def meanings(run: Run, s: Tensor, reference: Batch, weight: Tensor) -> list[str]:
+    """What sentences s (m, width) mean, in words, by reference inputs with a weight (m, n) ∝
+    P(s | x) each:
+
+    - of the tree, the class whose prototype is nearest to the bits decoded at ẑ_s, or, of a model
+      that decodes none, that is likeliest; of columns of 0 and 1, those decoded as likelier, or
+      less likely, than among the inputs; of real-valued ones, those farthest from their mean, in
+      standard deviations;
+    - values of categorical features with P(value | s) ≥ ½, Σ_{x has it} P(s | x) / Σ_x P(s | x);
+    - rows with names of which it is likeliest.
+
+    Nothing of a sentence that no reference input has.
+    """
+    model: Any = run.model
+    data = run.data
+    weight = weight / weight.sum(-1, keepdim=True)
+    kind = sampling.kind_of_inputs(run)
     words: list[list[str]] = [[] for _ in s]
+    decoded = model.decoder(model.embed(s)).mean if reconstructs(run.model) else None
     if hasattr(data, "prototypes") and hasattr(data, "class_names"):
-        nearest = torch.cdist((decoded.mean > 0.5).float(), data.prototypes, p=1).argmin(-1)
-        return [f"class {data.class_names[k]}" for k in nearest.tolist()]
-    if kind in (sampling.BITS, sampling.REAL):
+        share = weight.nan_to_num() @ torch.nn.functional.one_hot(reference.y).to(weight)
+        if decoded is not None:
+            share = -torch.cdist((decoded > 0.5).float(), data.prototypes, p=1)
+        return [f"class {data.class_names[k]}" for k in share.argmax(-1).tolist()]
+    if decoded is not None and kind in (sampling.BITS, sampling.REAL):
         columns = getattr(data, "columns", ())
-        for k, row in enumerate(decoded.mean):
+        for k, row in enumerate(decoded):
             words[k].append(_columns(row, reference.x.nanmean(0), columns, kind == sampling.BITS))
     features, values = getattr(data, "features", ()), _values_of(data, reference)
     for j, feature in enumerate(features):
         for v, outcome in enumerate(feature.outcomes):
-            share = weight @ (values[:, j] == v).float()
+            share = weight @ (values[:, j] == v).to(weight)
             for k in (share >= LIKELY).nonzero().flatten().tolist():
                 words[k].append(f"{feature.name} {outcome} ({float(share[k]):.2f})")
     if getattr(data, "row_names", ()):
         for k, row in enumerate(weight):
-            best = reference.y[row.argsort(descending=True)]
+            best = reference.y[row.argsort(descending=True)[: int((row > 0).sum())]]
             names = dict.fromkeys(sampling.row_names(data, best[: 50 * IN_WORDS]))
-            words[k].append(f"as {', '.join(list(names)[:IN_WORDS])}")
+            words[k] += [f"as {', '.join(list(names)[:IN_WORDS])}"] if names else []
     return ["; ".join(filter(None, parts)) for parts in words]
 
 

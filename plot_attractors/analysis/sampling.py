@@ -20,7 +20,7 @@ from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
 from plot_attractors.measures.attractors import nearest
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
-from plot_attractors.model.protocols import Reconstructs
+from plot_attractors.model.protocols import reconstructs
 from plot_attractors.runs import Run
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
@@ -98,7 +98,7 @@ def kind_of_inputs(run: Any) -> str:
 
     and in words where they are nothing of these.
     """
-    if not isinstance(run.model, Reconstructs):
+    if not reconstructs(run.model):
         return "inputs that the model does not decode"
     x, p = _decoded(run)
     name = f"{type(run.data).__name__} decoded as {type(p).__name__}"

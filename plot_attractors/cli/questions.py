@@ -42,6 +42,7 @@ def ask(
             own = answer.sentences[answer.sentences["input"] == row["input"]]
             say(_summary(row))
             shown = own.drop(columns="input").set_index("sentence").rename_axis(None)
+            shown = shown.dropna(axis=1, how="all")
             say(shown.to_string(float_format="{:.3f}".format, na_rep="") + "\n")
 
 
@@ -61,17 +62,17 @@ def _opened(path: Path) -> Any:
 
 
 def _summary(row: Mapping[Any, Any]) -> str:
-    time = (
-        f"after {row['time']:.0f} steps (middle half {row['time_q1']:.0f} to {row['time_q3']:.0f})"
-        if row["responded"]
-        else "within twice the steps of training"
-    )
-    return (
+    lines = [
         f"{row['input']}: as uncertain as {row['sentences']:.1f} equally frequent sentences "
-        f"(entropy {row['entropy']:.2f} nats)\n"
-        f"a response in {row['responded']:.0%} of trajectories, {time}\n"
-        f"nearest inputs: {row['near']}"
-    )
+        f"(entropy {row['entropy']:.2f} nats)"
+    ]
+    if "responded" in row:  # of a model with attractors
+        time = "within twice the steps of training"
+        if row["responded"]:
+            middle = f"(middle half {row['time_q1']:.0f} to {row['time_q3']:.0f})"
+            time = f"after {row['time']:.0f} steps {middle}"
+        lines.append(f"a response in {row['responded']:.0%} of trajectories, {time}")
+    return "\n".join([*lines, f"nearest inputs: {row['near']}"])
 
 
 @command()

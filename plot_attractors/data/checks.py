@@ -4,6 +4,7 @@ was not trained on.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,17 +32,35 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}") from error
 
 
+def _idx(path: Path) -> np.ndarray[Any, Any]:
+    """Bytes after a header of 4 bytes, the last their dimensions, and 4 for the size of each."""
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    shape = np.frombuffer(content, ">i4", content[3], 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape).copy()
+
+
 ARRAYS: dict[str, Callable[[Path], Any]] = {
     ".npy": partial(np.load, allow_pickle=False),
     ".npz": lambda path: load_npz(path).toarray(),
     ".pt": lambda path: torch.load(path, weights_only=True).numpy(),
+    "ubyte": _idx,
 }
 
 
 def read_array(path: Path) -> Any:
-    """The array of numbers of a file of numpy (npy), scipy.sparse (npz) or torch (pt)."""
+    """The array of numbers of a file of numpy (npy), scipy.sparse (npz), torch (pt), or MNIST
+    (idx, whose names end in ubyte or ubyte.gz).
+    """
+    kind = "ubyte" if path.name.removesuffix(".gz").endswith("ubyte") else path.suffix.lower()
     with reading(path, "an array, as of numpy.save, scipy.sparse.save_npz or torch.save"):
-        array: Any = ARRAYS.get(path.suffix.lower(), ARRAYS[".npy"])(path)
+        if path.stat() and kind not in ARRAYS:
+            raise ValueError(
+                "of a table of pixels, numpy.save('pixels.npy', pandas.read_csv(file).to_numpy("
+                "'uint8').reshape(-1, 28, 28)) makes one"
+            )
+        array: Any = ARRAYS[kind](path)
         if array.dtype.kind not in "buif":
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
     return array

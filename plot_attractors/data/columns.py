@@ -19,13 +19,14 @@ from plot_attractors.data.checks import reading
 __all__ = ["MISSING", "Columns", "listed", "read_columns"]
 
 BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "nein": 0, "ja": 1}
-BINARY |= {"non": 0, "oui": 1, "absent": 0, "present": 1}
+BINARY |= {"non": 0, "oui": 1, "si": 1, "sí": 1, "absent": 0, "present": 1}
 SEPARATORS = ",;\t|"
 DASHES = ("-", "–", "−")
 MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
 MOST = 1e30  # of a number: its square and differences are told in single precision
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
+SOME = 20  # rows that tell whether columns are named twice
 MOST_NAMES = 10  # column names that one sentence lists
 
 
@@ -85,25 +86,32 @@ class Columns:
             )
         return missing
 
+    def has_twos(self, name: str) -> bool:
+        """Whether a column holds 1 and 2 alone, as those of surveys do for yes and no."""
+        return self.is_numeric(name) and {*self.frame[name].dropna()} == {1, 2}
+
     def binary(
-        self, name: str, words: Mapping[str, int] = BINARY, optional: bool = False
-    ) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """A column as 0s and 1s (rows,), which words may stand for, and as −1 where a value is
-        missing that is optional.
+        self, name: str, words: Mapping[str, int] = BINARY, optional: bool = False,
+        twos: bool = False,
+    ) -> np.ndarray[Any, np.dtype[np.int8]]:  # fmt: skip
+        """A column as 0s and 1s (rows,), which words may stand for, 2 for 0 where it has `twos`;
+        as −1 where a value is missing that is optional.
         """
         column, missing = self.frame[name], self.missing(name, optional)
         if not self.is_numeric(name):
             signs = dict.fromkeys(DASHES, 0) | {"+": 1} if column.eq("+").any() else {}
             column = column.str.lower().map({**words, **signs})  # a dash alone may be missing
         number = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        number = np.where(number == 2, 0, number) if twos else number
         wrong = ~missing & (number != 0) & (number != 1)
         if wrong.any():
             value = self.frame[name].iloc[int(wrong.argmax())]
             shown = repr(value) if isinstance(value, str) else f"{value:.12g}"
             raise ValueError(
                 f"{self.column(name)} holds {shown} in {self.row(wrong)}, where only "
-                f"{', '.join(list(words)[:6])} can stand: recode it, empty the cell, or name it in "
-                "names, labels or ignore"
+                f"{', '.join(list(words)[:6])} can stand: make 0/1 columns of values by "
+                "pandas.get_dummies, of counts by .ge(1), empty the cell, or name it in names, "
+                "labels or ignore"
             )
         return np.where(missing, -1, number).astype(np.int8)
 
@@ -168,13 +176,15 @@ def read_columns(path: Path, texts: Sequence[str] = ()) -> Columns:
     """The columns of a text file in UTF-8, between commas or what else its first line has
     (semicolons, tabs, bars, spaces), or of a Parquet file. Lines of comment (#) at its beginning
     are left out. A first column without a name, or beside one name less than cells, as R writes
-    tables, names the rows, unless it counts them.
+    tables, names the rows, unless it counts them. In word vectors as text, of word2vec or GloVe,
+    the word does, and numbers are columns x1, x2, …
 
     Cells are missing where they are empty or hold a word of `MISSING`; but only empty ones are in
     the columns `texts`, which name something, and stay texts.
 
-    Raises ValueError where the file is missing or unreadable, its first line holds numbers, a row
-    has other cells than the first line names, or a column has no name or another's.
+    Raises ValueError where the file is missing or unreadable, its first line holds numbers, the
+    next ones name columns again, a row has other cells than the first line names, or a column has
+    no name or another's.
     """
     with reading(path, "a table (CSV, TSV or Parquet)"):
         frame = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
@@ -221,15 +231,18 @@ def _read_text(path: Path) -> pd.DataFrame:
     mark = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=first.count)
     if mark not in first and " " in first.strip():
         mark, text = " ", re.sub(r" ?\n ?", "\n", re.sub(" +", " ", text))
-    cells = [next(csv.reader([line], delimiter=mark), []) for line in text.splitlines()[:2]]
+    lines = text.splitlines()[:2]
+    if mark == " " and (vectors := _word_vectors([line.split() for line in lines])):
+        return pd.read_csv(StringIO(text), **vectors)
+    cells = [next(csv.reader([line], delimiter=mark), []) for line in lines]
     # names of rows, and none of theirs; but not a separator at the end of every row
     if len(cells) == 2 and len(cells[1]) == len(cells[0]) + 1 and cells[1][-1].strip():
         text = f'""{mark}{text}'
-    lines = pd.read_csv(
+    frame = pd.read_csv(
         StringIO(text), sep=mark, header=None, dtype=str, keep_default_na=False,
         skipinitialspace=True, engine="python",  # whose missing cells are those that a line lacks
     )  # fmt: skip
-    names = [name.strip() for name in lines.iloc[0]]
+    names = [name.strip() for name in frame.iloc[0]]
     numbers = [name for name in names if NUMBER.fullmatch(name)]
     counted = len(names) > 2 and names == [str(k) for k in range(len(names))]  # by pandas
     if numbers and not counted:
@@ -237,10 +250,41 @@ def _read_text(path: Path) -> pd.DataFrame:
             f"its first line holds numbers ({numbers[0]}), where names of columns belong: put a "
             "line of names before it, or, if these are names, a letter before each"
         )
-    frame = lines.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
+    frame = frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
     if (short := frame.isna().any(axis=1)).any():
         raise ValueError(f"{Columns.row(short)} has fewer cells than the first line has names")
+    _refuse_second_names(frame.iloc[:SOME])
     return frame
+
+
+def _word_vectors(cells: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """How pandas reads a word and its numbers in each line, behind a line with the size of all, or
+    not; nothing of other text.
+    """
+    first, second = cells[0], cells[-1]
+    sized = len(first) == 2 and first[1] == str(len(second) - 1)
+    for words in [second] if sized else [first, second]:
+        if len(words) < 3 or not all(map(NUMBER.fullmatch, words[1:])):
+            return {}
+    names = ["", *(f"x{k}" for k in range(1, len(second)))]
+    return {
+        "sep": r"\s+", "header": None, "names": names, "quoting": csv.QUOTE_NONE,
+        "na_filter": False, "skiprows": int(sized),
+    }  # fmt: skip
+
+
+def _refuse_second_names(first: pd.DataFrame) -> None:
+    """ValueError where most columns hold numbers, but in one or two rows at their beginning."""
+    if len(first) < 4:
+        return
+    number = first.map(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
+    text = ~number & ~first.map(lambda cell: cell.strip().lower() in ("", *MISSING))
+    for k in (1, 2):
+        if (number.iloc[k:].all() & text.iloc[:k].all()).mean() > 0.5:
+            raise ValueError(
+                f"it seems to name its columns in {k + 1} lines, as exports of surveys do: keep "
+                f"one, as pandas.read_csv(file, skiprows={list(range(1, k + 1))}) does"
+            )
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -170,11 +170,13 @@ def rows_of(table: Path, names: list[str], count: int, inputs: str, text: str) -
 class BinaryTable(Featured):
     """A table of 0/1 columns with categorical labels, some rows of which may be held out.
 
-    - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names.
+    - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names;
+    - ``twos``: those of them that hold 1 and 2, which is read as 0.
     """
 
     x: Tensor
     columns: tuple[str, ...]
+    twos: tuple[str, ...] = ()
 
     @property
     def bits(self) -> int:
@@ -205,7 +207,10 @@ class BinaryTable(Featured):
         table = read_columns(path, [names])
         table.require(self.columns)
         optional = bool((self.x < 0).any())
-        bits = [table.binary(column, optional=optional) for column in self.columns]
+        bits = [
+            table.binary(column, optional=optional, twos=column in self.twos)
+            for column in self.columns
+        ]
         x = torch.from_numpy(np.stack(bits, 1))
         return x.float().masked_fill(x < 0, torch.nan), table.texts(names)
 
@@ -220,9 +225,9 @@ class BinaryTable(Featured):
 def read_table(path: str | Path, *, missing: Missing = "refuse", **roles: Any) -> BinaryTable:
     """Read a table from a CSV, TSV or Parquet file, as of `read_columns`.
 
-    Columns hold 0 and 1, or words for it (`columns.BINARY`). Those that are the same in every row
-    are left out, which the log says. Others have ``roles``: see `ColumnRoles`. Missing values are
-    refused, or left out of every likelihood ("ignore").
+    Columns hold 0 and 1, or words for it (`columns.BINARY`), or 1 and 2, which is 0 then. Those
+    that are the same in every row are left out, which the log says. Others have ``roles``: see
+    `ColumnRoles`. Missing values are refused, or left out of every likelihood ("ignore").
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
     not binary, a row has too few cells, a column is unnamed or unknown, or
@@ -232,7 +237,10 @@ def read_table(path: str | Path, *, missing: Missing = "refuse", **roles: Any) -
     table = read_columns(path, [given.names])
     features, values = given.features(table, beside=False)
     inputs = [name for name in table.frame.columns if name not in given.named]
-    bits = [table.binary(column, optional=missing == "ignore") for column in inputs]
+    twos = tuple(filter(table.has_twos, inputs))
+    bits = [table.binary(c, optional=missing == "ignore", twos=c in twos) for c in inputs]
+    if twos:
+        logger.warning("1 is 1 and 2 is 0 in %s of %s", listed(twos), path.name)
     x = np.stack(bits, 1) if bits else np.empty((len(table.frame), 0), np.int8)
     varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
     gone = listed(np.array(inputs)[~varies].tolist())
@@ -254,4 +262,5 @@ def read_table(path: str | Path, *, missing: Missing = "refuse", **roles: Any) -
         given.members(table),
         torch.from_numpy(x[:, varies]),
         tuple(np.array(inputs)[varies].tolist()),
+        twos,
     )

@@ -1,4 +1,4 @@
-"""Pareto-smoothed importance sampling of log-weights, without torch, by ArviZ 0.23.
+"""Pareto-smoothed importance sampling of log-weights, without torch, by ArviZ.
 
 Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
 """
@@ -38,13 +38,25 @@ def psislw(log_weight: Array) -> tuple[Array, Array]:
     fitted &= (differ >= min(LEAST_VALUES, tail)) & (n >= LEAST_DRAWS)
     smoothed, k = log_weight.copy(), np.full(log_weight.shape[:-1], np.nan)
     if fitted.any():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # the announcement of ArviZ 1
-            warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
-            import arviz as az  # slow
-
-            smoothed[fitted], k[fitted] = az.psislw(log_weight[fitted], normalize=False)
+        smoothed[fitted], k[fitted] = _by_arviz(log_weight[fitted], tail)
     return smoothed, k
+
+
+def _by_arviz(log_weight: Array, tail: int) -> tuple[Array, Array]:
+    """Of log-weights (rows, n), whose tail has a fit, by any version of ArviZ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the announcement of ArviZ 1
+        warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
+        import arviz as az  # slow
+
+        if hasattr(az, "psislw"):  # before ArviZ 1
+            return az.psislw(log_weight, normalize=False)  # type: ignore[no-any-return]
+    from arviz_stats.base import array_stats
+
+    normalised, k = array_stats.psislw(-log_weight)
+    same = np.argsort(-log_weight, -1)[:, tail : tail + 1]  # the greatest that is not smoothed
+    shift = np.take_along_axis(log_weight - normalised, same, -1)
+    return normalised + shift, k
 
 
 def psis(tree: Any) -> xr.Dataset:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from pyro.distributions import Bernoulli
@@ -29,6 +29,7 @@ __all__ = [
     "check_parts",
     "decodes_sentences",
     "probing",
+    "reconstructs",
 ]
 
 
@@ -83,7 +84,6 @@ class SentenceModel(Protocol):
         """(…, d) ẑ_s of sentences s (…, width)."""
 
 
-@runtime_checkable
 class Reconstructs(Protocol):
     """A model that says which inputs a state stands for, before and after it is discretised."""
 
@@ -97,9 +97,14 @@ class Reconstructs(Protocol):
         """
 
 
+def reconstructs(model: object) -> TypeGuard[Reconstructs]:
+    """Whether a model is a `Reconstructs`: `isinstance` finds no submodules from Python 3.12 on."""
+    return hasattr(model, "decoder") and hasattr(model, "reconstruct")
+
+
 def decodes_sentences(model: object) -> bool:
     """Whether a model has sentences, and decodes inputs from states."""
-    return isinstance(model, SentenceModel) and isinstance(model, Reconstructs)
+    return isinstance(model, SentenceModel) and reconstructs(model)
 
 
 # -- the parts of Table 1

@@ -104,7 +104,7 @@ class MStep:
         beta: float = 1.0,
     ) -> None:
         self.model, self.inputs, self.config = model, inputs, config
-        self.batch, self.lr = batch, lr
+        self.batch = batch
         weights = {"vae_weight": config.vae_weight, "kl_weight": config.kl_weight, "beta": beta}
         self.weights = weights
         decoder = list(model.decoder.parameters())
@@ -116,12 +116,6 @@ class MStep:
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
         self.checked = set[bool]()  # of programs without and with sentences
-
-    def set_rate(self, rate: float) -> None:
-        """The learning rates are those of the configuration, times `rate`."""
-        rates = self.lr, self.config.lr_decoder
-        for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * lr
 
     def update(self, x: Tensor, s: Tensor | None, q: Normal | None = None) -> dict[str, Scalar]:
         """One update on pairs (x, s); without sentences, of the VAE alone. q is P(z0 | x) with its

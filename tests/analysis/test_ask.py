@@ -16,6 +16,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from plot_attractors.analysis.ask import (
+    _likeliest,
     as_hssm,
     ask,
     at_random,
@@ -34,9 +35,9 @@ from ..small import Untrained, untrained
 ANIMALS = {"path": SAMPLE, "names": "animal", "labels": "class"}
 
 
-def run_of(name: str = "hbv", **settings: Any) -> Untrained:
+def run_of(name: str = "hbv", data: str | None = None, **settings: Any) -> Untrained:
     """With the name that its data give the column of names."""
-    made = untrained(name, **settings)
+    made = untrained(name, data, **settings)
     vars(made)["data_config"] = SimpleNamespace(names="animal")
     return made
 
@@ -167,13 +168,34 @@ def test_what_a_sentence_means_is_bayes_rule(animals: Untrained) -> None:
     q = model.encode(reference.x).distribution
     s = model.sentences[[0, 9, 20]]
     p = model.posterior.log_prob(q).exp()
-    for k, text in zip((0, 9, 20), meanings(animals, s, reference, q), strict=True):
+    weight = _likeliest(model, s, q)
+    for k, text in zip((0, 9, 20), meanings(animals, s, reference, weight), strict=True):
         total = dict.fromkeys(data.features[0].outcomes, 0.0)
         for row in range(300):
             total[data.features[0].outcomes[int(reference.labels[row, 0])]] += float(p[row, k])
         share = {name: part / sum(total.values()) for name, part in total.items()}
         told = {f"class {name} ({part:.2f})" for name, part in share.items() if part >= 0.5}
         assert {part for part in text.split("; ") if part.startswith("class ")} == told
+
+
+@pytest.mark.parametrize("program", ["vqvae", "emergent_communication", "grammar"])
+def test_models_without_attractors_are_asked(program: str) -> None:
+    """A sentence means what the inputs have that it is said of."""
+    run = run_of(program, "table", **ANIMALS)
+    answer = ask(run, "wasp", draws=300, most=300)
+    table = answer.sentences
+    assert table["probability"].sum() == pytest.approx(1)
+    assert table["exact"].isna().all()
+    assert {"time", "responded"}.isdisjoint(answer.inputs)
+    assert answer.inputs["near"][0].count(",") == 3
+    with pytest.raises(ValueError, match="needs an attractor model"):
+        ask(run, "wasp", resample=8)
+    reference = at_random(run, 200, 0)
+    s = run.model.describe(reference.x[:1]).s[0]
+    weight = torch.zeros(1, 200).index_fill_(1, torch.tensor([3, 9]), 0.5)
+    (text,) = meanings(run, s, reference, weight)
+    for row in (3, 9):
+        assert run.data.row_names[reference.y[row]] in text.split("as ")[1]
 
 
 def test_every_draw(tree: Untrained) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +180,24 @@ def test_what_is_wrong_with_an_array(tmp_path: Path, images: np.ndarray, sentenc
     assert sentence in refusal(array(tmp_path / "a.npy", images))
 
 
+@pytest.mark.parametrize("end", ["idx3-ubyte", "idx3-ubyte.gz"])
+def test_the_format_of_mnist(tmp_path: Path, end: str) -> None:
+    header = bytes([0, 0, 8, 3]) + np.array(GREY.shape, ">i4").tobytes()
+    with (gzip.open if end[-1] == "z" else open)(path := tmp_path / end, "wb") as file:
+        file.write(header + GREY.tobytes())
+    expected = read_images(array(tmp_path / "a.npy", GREY), side=16)
+    assert torch.equal(read_images(path, side=16).images, expected.images)
+
+
 def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     torn = folder(tmp_path / "torn")
     (torn / "cats" / "0.png").write_bytes((torn / "cats" / "0.png").read_bytes()[:100])
+    (tmp_path / "a.csv").write_text("label,p0\n")
     (tmp_path / "torn.npy").write_bytes(array(tmp_path / "whole.npy").read_bytes()[:300])
     for name, sentence in (
         ("nothing", "No such file"), ("empty", "holds no images"), ("torn", "0.png' as an image"),
-        ("torn.npy", "torn.npy' as an array"),
+        ("torn.npy", "torn.npy' as an array"), ("a.csv", "of a table of pixels, numpy.save"),
     ):  # fmt: skip
         assert sentence in refusal(tmp_path / name)
 

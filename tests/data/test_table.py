@@ -152,6 +152,8 @@ NUMBERS = "its first line holds numbers"
         (None, {"held_out": "wings", "held_out_fraction": 0.5, **REST}, "not both"),
         ("a,b\n0,0\n1,0\n", {"held_out": "b"}, "no row of a.csv is held out"),
         ("a,b\n0,train\n1,test\n", {"held_out": "b"}, "column 'b' of a.csv holds 'test' in row 2"),
+        ("a,b\nHave you?,Do you?\n1,2\n2,1\n1,1\n2,2\n", {}, "its columns in 2 lines, as exports"),
+        ('a,b\nf,n\n"{1}",{2}\n1,2\n2,1\n', {}, "pandas.read_csv(file, skiprows=[1, 2]) does"),
         *((f"{first}\n1,0,1\n0,1,0\n", {}, NUMBERS) for first in ("0,1,1", "cat,0.25,1", "1,0,")),
     ],
 )
@@ -182,6 +184,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
         ("a,b,c\ntrue,FALSE,1\nfalse,True,1\n", "1 of 3 columns of a.csv are the same in"),
         ("# an export\n# of 2026\na,b\n1,0\n0,1\n", ""),
         ("a;b\nja;Nein\nnein;ja\n", ""),
+        ("a,b\nsi,no\nno,SI\n", ""),
+        ("a,b\n1,2\n2,1\n", "1 is 1 and 2 is 0 in 'a', 'b' of a.csv"),
         ("a|b\n+|-\n−|+\n", ""),
         ("a b\n1  0\n0 1\n", ""),
         ("a\tb\npresent\tabsent\nabsent\tpresent\n", ""),
@@ -206,6 +210,15 @@ def test_a_first_column_without_a_name_names_the_rows(tmp_path: Path, content: s
     assert table.x.tolist() == [[1, 0], [0, 1]]
     assert table.read(path)[1] == ("u", "v")
     assert read_table(text(tmp_path / "b.csv", content), ignore=("a",)).row_names == ("u", "v")
+
+
+def test_twos_are_remembered(tmp_path: Path) -> None:
+    """Rows that are read later say no by 2, though they may all; 2 is no value beside 0."""
+    table = read_table(text(tmp_path / "a.csv", "a,b\n1,0\n2,1\n"))
+    assert table.read(text(tmp_path / "b.csv", "a,b\n2,0\n"))[0].tolist() == [[0, 0]]
+    assert table.read(text(tmp_path / "c.csv", "a,b\n1,1\n"))[0].tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match=r"column 'b' of d.csv holds 2"):
+        table.read(text(tmp_path / "d.csv", "a,b\n1,2\n"))
 
 
 # Missing values.
