@@ -18,7 +18,7 @@ from plot_attractors.analysis import probes
 from plot_attractors.analysis.parts import draw_features
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.shape import DESCRIBED, by_split
-from plot_attractors.analysis.style import BLUE, GREY, RED
+from plot_attractors.analysis.style import BLUE, GREY, ORANGE
 from plot_attractors.data import Batch, Channels, Labelled
 from plot_attractors.measures import composition
 from plot_attractors.measures.bootstrap import Estimate, resample
@@ -198,7 +198,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
+BARS = {"sampled": (-0.28, BLUE), "composed": (0.0, ORANGE)}
 GUESS: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1}
 
 

@@ -7,25 +7,11 @@ from typing import Any
 
 import torch
 
-from plot_attractors.baselines import (
-    EmergentCommunication,
-    choose,
-    draw_candidates,
-)
+from plot_attractors import training
+from plot_attractors.baselines import EmergentCommunication, choose, draw_candidates
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
 from plot_attractors.ranges import Positive, Size, setting
-from plot_attractors.training import (
-    At,
-    Phase,
-    Scalar,
-    Schedule,
-    clipped_update,
-    cosine,
-    input_source,
-    require_model,
-    set_lr,
-)
 
 INPUTS = 1000  # of each split whose sentences the receiver is tested on
 
@@ -55,15 +41,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
+def build(model: EmergentCommunication, data: DataSet, c: Config) -> training.Schedule:
     """Sender and receiver learn together from games (Section *Comparison models*): each input of a
     batch is a target, the others are its distractors.
     """
-    inputs = input_source(data, require_model(model, EmergentCommunication))
+    inputs = training.input_source(data, training.require_model(model, EmergentCommunication))
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)
 
-    def train(at: At) -> dict[str, Scalar]:
+    def train(at: training.At) -> dict[str, training.Scalar]:
         """One update by the gradient of the receiver's loss through the relaxed sentence."""
         x = inputs(c.batch)
         candidates = draw_candidates(x, c.distractors)
@@ -71,8 +57,8 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
         temperature = float(first * (last / first) ** at.progress)
         s = model.sender(x).relaxed_sample(temperature)
         loss = choose(model.receiver(s, x), candidates).loss
-        set_lr(c.lr * cosine(at.progress), optimizer)
-        clipped_update(optimizer, parameters, loss.mean())
+        training.set_lr(c.lr * training.cosine(at.progress), optimizer)
+        training.clipped_update(optimizer, parameters, loss.mean())
         return {
             "game_loss": loss.detach().mean(),
             "distractors": candidates.present[:, 1:].sum(-1).float().mean(),
@@ -98,5 +84,5 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
                 numbers["sender_entropy"] = float(-model.sender(x).log_prob(s).mean())
         return numbers | usage(model.language, model.describe(inputs(USAGE_INPUTS)).s[:, 0])
 
-    phase = Phase("gumbel_softmax", 0, c.updates, train)
-    return Schedule(model, [phase], {"optimizer": optimizer}, summary)
+    phase = training.Phase("gumbel_softmax", 0, c.updates, train)
+    return training.Schedule(model, [phase], {"optimizer": optimizer}, summary)

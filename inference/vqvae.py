@@ -7,20 +7,11 @@ from typing import Any, Literal
 
 import torch
 
+from plot_attractors import training
 from plot_attractors.baselines import VQVAE, MovingAverages
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
 from plot_attractors.ranges import NonNegative, Positive, Size, setting
-from plot_attractors.training import (
-    At,
-    Phase,
-    Scalar,
-    Schedule,
-    clipped_update,
-    cosine,
-    input_source,
-    require_model,
-)
 
 
 @dataclass(frozen=True)
@@ -40,9 +31,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
+def build(model: VQVAE, data: DataSet, c: Config) -> training.Schedule:
     """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖², β = `commitment`."""
-    inputs = input_source(data, require_model(model, VQVAE))
+    inputs = training.input_source(data, training.require_model(model, VQVAE))
     averages: MovingAverages | None = None
     if c.dictionary == "moving_average":
         averages = MovingAverages(model).to(model.codes.device)
@@ -51,17 +42,17 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     parameters = [p for p in others if p.requires_grad]
     parts = [(torch.optim.Adam(part, c.lr, fused=True), part) for part in (parameters, observer)]
 
-    def train(at: At) -> dict[str, Scalar]:
+    def train(at: training.At) -> dict[str, training.Scalar]:
         for optimizer, _ in parts:
-            optimizer.param_groups[0]["lr"] = c.lr * cosine(at.progress)
+            optimizer.param_groups[0]["lr"] = c.lr * training.cosine(at.progress)
         codes, terms = model.losses(inputs(c.batch))
         loss = terms["reconstruction"] + c.commitment * terms["commitment"]
         if averages is None:
             loss = loss + terms["dictionary"]
         for (optimizer, part), of_part in zip(parts, (loss, terms["continuous"]), strict=True):
-            clipped_update(optimizer, part, of_part)
+            training.clipped_update(optimizer, part, of_part)
         shown = ("reconstruction", "commitment", "continuous")
-        metrics: dict[str, Scalar] = {name: terms[name].detach() for name in shown}
+        metrics: dict[str, training.Scalar] = {name: terms[name].detach() for name in shown}
         if averages is not None:
             metrics["resets"] = float(averages.update(codes))
         return metrics
@@ -74,4 +65,4 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     state: dict[str, Any] = {f"optimizer_{k}": part[0] for k, part in enumerate(parts)}
     if averages is not None:
         state["averages"] = averages
-    return Schedule(model, [Phase("train", 0, c.updates, train)], state, summary)
+    return training.Schedule(model, [training.Phase("train", 0, c.updates, train)], state, summary)

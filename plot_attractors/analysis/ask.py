@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
-from plot_attractors.data.checks import ARRAYS, read_array
+from plot_attractors.data.checks import ARRAYS, array_kind, read_array
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import SentenceModel, reconstructs
@@ -140,7 +140,7 @@ def _read(run: Run, path: Path) -> Inputs:
     data = run.data
     if not path.exists():
         raise ValueError(f"there is no file {str(path)!r}")
-    if path.suffix.lower() in ARRAYS:
+    if array_kind(path) in ARRAYS:
         return _given(data, read_array(path))
     if not hasattr(data, "read"):
         raise ValueError(f"inputs of {run.data_name} are read from an array alone, saved as npy")
@@ -256,7 +256,9 @@ def ask(
                 "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
                 "exact": exact[:, 0].tolist(), "meaning": meanings(run, s, reference, weight),
             }))  # fmt: skip
-            nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum())
+            nats = (
+                float(entropy[k]) if entropy is not None else max(0.0, float(-(p * p.log()).sum()))
+            )
             distance = (near - z[k]).norm(dim=-1)
             order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
             names = _names(run.data, reference.y[order[: 50 * IN_WORDS]])

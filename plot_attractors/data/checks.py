@@ -49,11 +49,16 @@ ARRAYS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+def array_kind(path: Path) -> str:
+    """The key of `ARRAYS` of a file that may hold an array, by its name; of others no key."""
+    return "ubyte" if path.name.removesuffix(".gz").endswith("ubyte") else path.suffix.lower()
+
+
 def read_array(path: Path) -> Any:
     """The array of numbers of a file of numpy (npy), scipy.sparse (npz), torch (pt), or MNIST
     (idx, whose names end in ubyte or ubyte.gz).
     """
-    kind = "ubyte" if path.name.removesuffix(".gz").endswith("ubyte") else path.suffix.lower()
+    kind = array_kind(path)
     with reading(path, "an array, as of numpy.save, scipy.sparse.save_npz or torch.save"):
         if path.stat() and kind not in ARRAYS:
             raise ValueError(

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data.checks import ARRAYS, as_rows, read_array
+from plot_attractors.data.checks import ARRAYS, array_kind, as_rows, read_array
 from plot_attractors.data.columns import MOST, Columns, listed, read_columns
 from plot_attractors.data.table import ColumnRoles, Featured, rows_of
 from plot_attractors.language import pairs_to_fit
@@ -95,7 +95,7 @@ def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any
     not finite or beyond 1e30, a column numbers the rows, or a split would be empty.
     """
     path, given = Path(path), ColumnRoles(**roles)
-    if path.suffix.lower() in ARRAYS:
+    if array_kind(path) in ARRAYS:
         array = read_array(path)
         if array.ndim != 2:
             raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import tomlkit
 import torch
 
-from plot_attractors.data.checks import digests
+from plot_attractors.data.checks import ARRAYS, array_kind, digests, read_array
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
@@ -231,9 +230,9 @@ def _kind_of(data: str | Path) -> str:
         return str(data)
     if path.is_dir():
         return "images"
-    if path.suffix.lower() != ".npy":
+    if array_kind(path) not in ARRAYS:
         return "table"
-    return "images" if np.load(path, mmap_mode="r").ndim > 2 else "vectors"
+    return "images" if read_array(path).ndim > 2 else "vectors"
 
 
 def _held(model: torch.nn.Module) -> dict[str, Any]:
