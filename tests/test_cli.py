@@ -178,4 +178,4 @@ def test_a_model_is_asked_and_sampled(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "samples.csv"
     sampled = call("samples", "pretrained:hbv", "-o", out, "--inputs", "4", "--draws", "3")
     assert f"{out}: 12 draws of 4 inputs" in sampled.stdout
-    assert "an attractor model, not" in error_of(call("ask", run, "0"))
+    assert "says no sentences" in error_of(call("ask", run, "0"))
