@@ -134,6 +134,9 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
     drawn = _controls(model, encoding, exact.transpose(0, 1))
     paths |= _sentence_statistics(drawn, exact.transpose(0, 1), distance)
+    log_z = float(log_reward.logsumexp(-1).mean())
+    if split != "train":  # nothing shows its shares
+        return Calibration(estimates, control, log_z, paths)
     sampled = {"dynamics": model.readout(states[0].transpose(0, 1), encoding.z0).sample()}
     sampled |= {"exact": exact, **drawn}
     shares = {
@@ -141,7 +144,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
         for name, s in sampled.items()
     }
     shares |= {"probability": log_p.exp().numpy(), "draws": np.array(sizes.draws)}
-    return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths, shares)
+    return Calibration(estimates, control, log_z, paths, shares)
 
 
 def _calibrate_by_draws(

@@ -14,18 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from plot_attractors.analysis import sampling
+from plot_attractors.analysis import sampling, style
 from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.sampling import BITS, REAL, kind_of_inputs
 from plot_attractors.analysis.shape import Needs, by_split, panels
-from plot_attractors.analysis.style import (
-    BLUE,
-    GREEN,
-    LIGHT_BLUE,
-    ORANGE,
-    SPLIT_COLOURS,
-    lettered,
-)
+from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_COLOURS
 from plot_attractors.data import Batch
 from plot_attractors.measures import information_loss as loss
 from plot_attractors.measures.bootstrap import resample
@@ -280,7 +273,7 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         # a logarithmic axis has no 0
         _draw_distributions(bottom, distribution, inputs, least=np.nan)
         after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
-        top.set_title(lettered(chr(ord("a") + k), f"{split_name(row['split'])}{after}"))
+        top.set_title(style.lettered(chr(ord("a") + k), f"{split_name(row['split'])}{after}"))
         _annotate(top, row)
         top.set_ylim(0, 1)
         bottom.set_yscale("log", base=2)

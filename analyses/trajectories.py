@@ -314,7 +314,7 @@ def live_model(
         "latent": model.latent, "memory": memory.size, "layers": len(layers), "heads": heads,
         "patterns": patterns, "scale": float(dynamics.scale), "amplitude": dynamics.amplitude,
         "clock": CLOCK, "least_clock": LEAST_CLOCK, "legible": LEGIBLE, "recalled": RECALLED,
-        "max_step": dynamics.max_step, "fading": FADING,
+        "max_step": float(dynamics.max_step), "fading": FADING,
         "memory_sd": (1 - FADING**2) ** 0.5 * memory.epsilon, "radius": radius(model),
     } | dict(zip(("least_sd", "most_sd"), dynamics.sd_range, strict=True))  # fmt: skip
     return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)

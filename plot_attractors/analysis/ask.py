@@ -256,9 +256,7 @@ def ask(
                 "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
                 "exact": exact[:, 0].tolist(), "meaning": meanings(run, s, reference, weight),
             }))  # fmt: skip
-            nats = (
-                float(entropy[k]) if entropy is not None else max(0.0, float(-(p * p.log()).sum()))
-            )
+            nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum()) + 0.0
             distance = (near - z[k]).norm(dim=-1)
             order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
             names = _names(run.data, reference.y[order[: 50 * IN_WORDS]])

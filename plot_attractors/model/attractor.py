@@ -326,14 +326,17 @@ class AttractorModel(nn.Module):
     # -- simulation ------------------------------------------------------------------------------
     @torch.no_grad()
     def prepare(self, z0: Tensor, s: Tensor) -> None:
-        """Scales, widths and patterns of the dynamics, by inputs with z0 (n, d) and sentences s
-        (m, width) in use.
+        """Scales, widths, patterns and longest steps of the dynamics, by inputs with z0 (n, d) and
+        sentences s (n, C, width) of each; of a model whose backward dynamics are a `Bridge`.
         """
         self.memory.scale.copy_(z0.std(0).clamp(min=self.epsilon))
-        parts: tuple[Any, Any] = self.forward_dynamics, self.backward_dynamics
-        for part in parts:
-            if hasattr(part, "prepare"):
-                part.prepare(self.sentence_encoder(s))
+        forward: Any = self.forward_dynamics
+        back: Any = self.backward_dynamics
+        p = self.sentence_encoder(s.flatten(0, 1))
+        far = (p.loc.unflatten(0, s.shape[:2]) - z0[:, None]).norm(dim=-1).median()
+        if hasattr(forward, "prepare"):
+            forward.prepare(p, float(far))
+        back.prepare(p)
 
     def initial(self, z0: Tensor) -> Tensor:
         """(…, d + m) the states at t = 0 of inputs with z0 (…, d)."""

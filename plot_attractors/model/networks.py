@@ -41,6 +41,7 @@ __all__ = [
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
 KEYS = 8  # dimensions of a pattern's key beside those of its sentence
+REACH = 0.4  # of the distance from an input to its sentence, three even steps of a walk
 LEAST_SPREAD = 0.1  # of these, in which they are standardised
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
 DARK = -3.0  # logit of a pixel of an untrained decoder
@@ -222,10 +223,12 @@ class HopfieldDynamics(nn.Module):
         memory: what the state has beside the latent axes; none for a state without memory.
         patterns: n.
         axes: whether every axis has patterns of its own.
-        max_step, sd_range: bounds of the length of a mean step, and of s, the noise beside u.
+        max_step, sd_range: bounds of the length of a mean step, and of s, the noise beside u. The
+            first is wider where sentences are far from inputs (`prepare`).
     """
 
     scale: Tensor  # () of sentences, along their widest axis
+    max_step: Tensor  # ()
 
     def __init__(
         self,
@@ -240,7 +243,8 @@ class HopfieldDynamics(nn.Module):
     ) -> None:
         super().__init__()
         self.latent, self.amplitude = latent, memory.amplitude
-        self.max_step, self.sd_range = max_step, sd_range
+        self.least, self.sd_range = max_step, sd_range
+        self.register_buffer("max_step", torch.tensor(max_step))
         heads = latent if axes else 1
         n, d = max(1, patterns // heads), latent // heads
         self.pattern = nn.Parameter(torch.randn(heads, n, d))
@@ -261,10 +265,12 @@ class HopfieldDynamics(nn.Module):
         nn.init.zeros_(self.bias)
 
     @torch.no_grad()
-    def prepare(self, p: Normal) -> None:
+    def prepare(self, p: Normal, far: float = 0.0) -> None:
         """Patterns and keys are of sentences with P(z0 | ẑ_s) = p (m, d) from now on: of different
-        ones, as far as there are.
+        ones, as far as there are; mean steps may be 0.4 of `far`, the distance of inputs from their
+        sentences.
         """
+        self.max_step.fill_(max(self.least, REACH * far))
         heads, n, d = self.pattern.shape
         self.scale.copy_(width(p).max().clamp(min=0.1 * self.max_step))
         self._reset()

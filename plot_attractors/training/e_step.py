@@ -64,7 +64,7 @@ class EStep:
         """Candidates anew, since the reward has changed; with them patterns, scales and widths."""
         self.pool.fill()
         e, s = self.pool.candidates(SHOWN)
-        self.model.prepare(e.z0, s.flatten(0, 1))
+        self.model.prepare(e.z0, s)
         self.theta.state.clear()
 
     def transitions(self) -> Transitions:

@@ -90,6 +90,10 @@ def test_hopfield_dynamics_are_bounded_and_see_states_and_memory(
     other.prepare(Normal(torch.randn(9, D), 1.0))
     f.load_state_dict(other.state_dict())
     assert torch.equal(f(z).loc, other(z).loc)
+    f.prepare(Normal(5 + torch.randn(9, D), 1.0), far=1.0)
+    assert 0.25 < (f(z, 1.0, c).loc - z[..., :D]).norm(dim=-1).max() <= 0.4 + 1e-5, (
+        "farther, faster"
+    )
 
 
 @pytest.mark.parametrize(("axes", "n"), [(True, 12), (False, 20), (False, 50)])

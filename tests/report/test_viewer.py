@@ -117,7 +117,7 @@ def test_live_models_of_one_head_and_of_one_for_each_axis(
     torch.manual_seed(0)
     for parameter in model.forward_dynamics.parameters():
         parameter += 0.2 * torch.randn_like(parameter)
-    model.prepare(torch.randn(50, model.latent), model.sentences)
+    model.prepare(torch.randn(1, model.latent).expand(2, -1), model.sentences.expand(2, -1, -1))
     model.forward_dynamics.bias += torch.randn_like(model.forward_dynamics.bias)
     compare_steps(opened, model, viewer._live(live_model(model)))
 
