@@ -8,12 +8,7 @@ from typing import Any, Literal
 import torch
 
 from plot_attractors.data import DataSet
-from plot_attractors.language_of_thought import (
-    GrammarModel,
-    in_use,
-    measure,
-    total_variation,
-)
+from plot_attractors.language_of_thought import GrammarModel, in_use, measure, total_variation
 from plot_attractors.ranges import Size, setting
 from plot_attractors.training import At, Phase, Schedule, require_model
 

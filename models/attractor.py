@@ -19,14 +19,7 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Decodability
-from plot_attractors.ranges import (
-    Cost,
-    NonNegative,
-    Positive,
-    Size,
-    Width,
-    setting,
-)
+from plot_attractors.ranges import Cost, NonNegative, Positive, Size, Width, setting
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from plot_attractors.runs.registry import suggestion
 REFERENCE = 2000, 8000  # training inputs that tell what sentences mean, at least and at most
 IN_WORDS = 4  # columns, or inputs, by which a sentence is told
 LIKELY = 0.5  # of a label, given a sentence, that is told
-EACH = 8  # sentences of an input that tell what they mean, of models without attractors
+EACH = 8  # sentences of an input that tell what they mean, of models without attractors,
+FEWEST = 20  # where as many inputs' are the same
 FEATURE_TRIES = 5000  # inputs among which one with given features is looked for
 
 
@@ -249,7 +250,8 @@ def ask(
                 exact = log_posterior(model, e[k : k + 1].distribution, s).exp()
                 weight = _likeliest(model, s, known.distribution)
             else:
-                weight = (key(known.s)[..., None] == key(s)).double().mean(1).T
+                weight = (key(known.s)[..., None] == key(s)).double().sum(1).T
+                weight[weight.sum(-1) < FEWEST] = 0.0
             tables.append(pd.DataFrame({
                 "input": name,
                 "sentence": [model.language.name(one) for one in s],
@@ -323,7 +325,7 @@ def meanings(run: Run, s: Tensor, reference: Batch, weight: Tensor) -> list[str]
     - values of categorical features with P(value | s) ≥ ½, Σ_{x has it} P(s | x) / Σ_x P(s | x);
     - rows with names of which it is likeliest.
 
-    Nothing of a sentence that no reference input has.
+    Nothing of a sentence without weight, which too few reference inputs have.
     """
     model: Any = run.model
     data = run.data
@@ -335,7 +337,8 @@ def meanings(run: Run, s: Tensor, reference: Batch, weight: Tensor) -> list[str]
         share = weight.nan_to_num() @ torch.nn.functional.one_hot(reference.y).to(weight)
         if decoded is not None:
             share = -torch.cdist((decoded > 0.5).float(), data.prototypes, p=1)
-        return [f"class {data.class_names[k]}" for k in share.argmax(-1).tolist()]
+        classes = [f"class {data.class_names[k]}" for k in share.argmax(-1).tolist()]
+        return [name if part.any() else "" for name, part in zip(classes, share, strict=True)]
     if decoded is not None and kind in (sampling.BITS, sampling.REAL):
         columns = getattr(data, "columns", ())
         for k, row in enumerate(decoded):

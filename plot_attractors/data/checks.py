@@ -37,6 +37,8 @@ def _idx(path: Path) -> np.ndarray[Any, Any]:
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
+    if content[2] != 8:
+        raise ValueError("its numbers are no bytes")
     shape = np.frombuffer(content, ">i4", content[3], 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape).copy()
 
@@ -62,8 +64,8 @@ def read_array(path: Path) -> Any:
     with reading(path, "an array, as of numpy.save, scipy.sparse.save_npz or torch.save"):
         if path.stat() and kind not in ARRAYS:
             raise ValueError(
-                "of a table of pixels, numpy.save('pixels.npy', pandas.read_csv(file).to_numpy("
-                "'uint8').reshape(-1, 28, 28)) makes one"
+                "of a table of a label and pixels, numpy.save('pixels.npy', pandas.read_csv(file)"
+                ".iloc[:, 1:].to_numpy('uint8').reshape(-1, 28, 28)) makes one"
             )
         array: Any = ARRAYS[kind](path)
         if array.dtype.kind not in "buif":

@@ -27,6 +27,7 @@ MOST = 1e30  # of a number: its square and differences are told in single precis
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
 SOME = 20  # rows that tell whether columns are named twice
+LONGEST_VALUE = 5  # letters of a cell that may be a value, and no question
 MOST_NAMES = 10  # column names that one sentence lists
 
 
@@ -87,8 +88,8 @@ class Columns:
         return missing
 
     def has_twos(self, name: str) -> bool:
-        """Whether a column holds 1 and 2 alone, as those of surveys do for yes and no."""
-        return self.is_numeric(name) and {*self.frame[name].dropna()} == {1, 2}
+        """Whether a column holds 2 and at most 1 beside, as those of surveys for no and yes."""
+        return self.is_numeric(name) and {2} <= {*self.frame[name].dropna()} <= {1, 2}
 
     def binary(
         self, name: str, words: Mapping[str, int] = BINARY, optional: bool = False,
@@ -225,16 +226,15 @@ def _cells(column: pd.Series[Any]) -> Any:
 def _read_text(path: Path) -> pd.DataFrame:
     """Texts, as they stand between separators."""
     text = path.read_text(encoding="utf-8-sig")
+    if vectors := _word_vectors([line.split() for line in text.splitlines()[:2]]):
+        return pd.read_csv(StringIO(text), **vectors)
     while re.match(r"#[\s#]", text):  # no name of a column
         text = text.partition("\n")[2]
     first = text.partition("\n")[0]
     mark = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=first.count)
     if mark not in first and " " in first.strip():
         mark, text = " ", re.sub(r" ?\n ?", "\n", re.sub(" +", " ", text))
-    lines = text.splitlines()[:2]
-    if mark == " " and (vectors := _word_vectors([line.split() for line in lines])):
-        return pd.read_csv(StringIO(text), **vectors)
-    cells = [next(csv.reader([line], delimiter=mark), []) for line in lines]
+    cells = [next(csv.reader([line], delimiter=mark), []) for line in text.splitlines()[:2]]
     # names of rows, and none of theirs; but not a separator at the end of every row
     if len(cells) == 2 and len(cells[1]) == len(cells[0]) + 1 and cells[1][-1].strip():
         text = f'""{mark}{text}'
@@ -261,26 +261,33 @@ def _word_vectors(cells: Sequence[Sequence[str]]) -> dict[str, Any]:
     """How pandas reads a word and its numbers in each line, behind a line with the size of all, or
     not; nothing of other text.
     """
-    first, second = cells[0], cells[-1]
-    sized = len(first) == 2 and first[1] == str(len(second) - 1)
+    first, second = ([], [], *cells)[-2:]
+    sized = len(first) == 2 and first[0].isdigit() and first[1] == str(len(second) - 1)
+    same = sized or len(first) == len(second)
     for words in [second] if sized else [first, second]:
-        if len(words) < 3 or not all(map(NUMBER.fullmatch, words[1:])):
+        if not same or len(words) < 3 or not all(map(NUMBER.fullmatch, words[1:])):
             return {}
+    if not sized and NUMBER.fullmatch(first[0]) and NUMBER.fullmatch(second[0]):
+        return {}  # a matrix without names
     names = ["", *(f"x{k}" for k in range(1, len(second)))]
     return {
         "sep": r"\s+", "header": None, "names": names, "quoting": csv.QUOTE_NONE,
-        "na_filter": False, "skiprows": int(sized),
+        "na_filter": False, "skiprows": int(sized), "dtype": {"": str},
     }  # fmt: skip
 
 
 def _refuse_second_names(first: pd.DataFrame) -> None:
-    """ValueError where most columns hold numbers, but in one or two rows at their beginning."""
+    """ValueError where most columns hold numbers, but sentences in one or two rows at their
+    beginning.
+    """
     if len(first) < 4:
         return
     number = first.map(lambda cell: bool(NUMBER.fullmatch(cell.strip())))
-    text = ~number & ~first.map(lambda cell: cell.strip().lower() in ("", *MISSING))
+    missing = first.map(lambda cell: cell.strip().lower() in ("", *MISSING))
+    text = first.map(lambda cell: len(cell.strip()) > LONGEST_VALUE) & ~missing & ~number
     for k in (1, 2):
-        if (number.iloc[k:].all() & text.iloc[:k].all()).mean() > 0.5:
+        rest = number.iloc[k:].any() & (number | missing).iloc[k:].all()
+        if (rest & text.iloc[:k].all()).mean() > 0.5:
             raise ValueError(
                 f"it seems to name its columns in {k + 1} lines, as exports of surveys do: keep "
                 f"one, as pandas.read_csv(file, skiprows={list(range(1, k + 1))}) does"

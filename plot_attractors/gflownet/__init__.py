@@ -11,12 +11,7 @@ from plot_attractors.gflownet.balance import (
 from plot_attractors.gflownet.exploration import choose_visited, exploring
 from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.log_ratios import LogRatioLoss, LogRatios
-from plot_attractors.gflownet.losses import (
-    ForwardKL,
-    Sleep,
-    TrajectoryBalance,
-    VarGrad,
-)
+from plot_attractors.gflownet.losses import ForwardKL, Sleep, TrajectoryBalance, VarGrad
 from plot_attractors.gflownet.replay import Replay, ReplayBuffer
 from plot_attractors.gflownet.tempering import temper, tempered
 from plot_attractors.gflownet.trajectories import (

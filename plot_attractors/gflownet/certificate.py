@@ -33,13 +33,7 @@ from plot_attractors.gflownet.diagnostics import (
     to_datatree,
 )
 from plot_attractors.gflownet.pareto import MOST_DISTANCE, MOST_K, psis
-from plot_attractors.gflownet.programs import (
-    Program,
-    Values,
-    latent_sites,
-    quoted,
-    side_run,
-)
+from plot_attractors.gflownet.programs import Program, Values, latent_sites, quoted, side_run
 from plot_attractors.gflownet.tempering import tempered
 
 __all__ = ["Certificate", "diagnose"]

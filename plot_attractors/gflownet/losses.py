@@ -25,12 +25,7 @@ from plot_attractors.gflownet.programs import (
     quoted,
     sample_sites,
 )
-from plot_attractors.gflownet.simulation import (
-    copied,
-    require_draws_to_act,
-    simulatable,
-    simulated,
-)
+from plot_attractors.gflownet.simulation import copied, require_draws_to_act, simulatable, simulated
 
 __all__ = ["ForwardKL", "Sleep", "TrajectoryBalance", "VarGrad"]
 

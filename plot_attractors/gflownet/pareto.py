@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 MOST_K = 0.7  # of k̂, above which weights tell nothing
 MOST_DISTANCE = 0.1  # total variation from a posterior of draws that are trusted as its samples
-LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
+LEAST_DRAWS = 30  # fewer leave a tail of less than six weights, too short to fit a Pareto tail to
 LEAST_VALUES = 10  # that differ, in a tail of more: a smooth curve is fitted to no fewer steps
 
 Array = NDArray[np.float64]
@@ -54,9 +54,11 @@ def _by_arviz(log_weight: Array, tail: int) -> tuple[Array, Array]:
     from arviz_stats.base import array_stats
 
     normalised, k = array_stats.psislw(-log_weight)
+    k = np.where(np.isnan(k), np.inf, k)  # next to all of the weight is on one draw
     same = np.argsort(-log_weight, -1)[:, tail : tail + 1]  # the greatest that is not smoothed
-    shift = np.take_along_axis(log_weight - normalised, same, -1)
-    return normalised + shift, k
+    with np.errstate(invalid="ignore"):  # of weights of 0
+        shift = np.take_along_axis(log_weight - normalised, same, -1)
+    return np.where(np.isinf(k)[..., None], log_weight, normalised + shift), k
 
 
 def psis(tree: Any) -> xr.Dataset:
@@ -74,7 +76,7 @@ def psis(tree: Any) -> xr.Dataset:
     - ``log_z`` (chain, input): the logarithm of the mean smoothed weight, nats, and its standard
       error ``log_z_error``, √(1 / ess − 1 / n) of n draws (delta method).
 
-    k̂ is NaN, with a warning, below 25 draws; and where fewer than 10 weights in the tail differ, as
+    k̂ is NaN, with a warning, below 30 draws; and where fewer than 10 weights in the tail differ, as
     those of discrete guides, which are not smoothed then. A guide that is exact has one weight
     throughout, but so has a guide that draws a part of the posterior exactly, and lost the rest:
     its draws cannot tell. ``log_z`` can, beside an evidence known otherwise, that of a wider guide

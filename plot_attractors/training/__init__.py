@@ -13,16 +13,7 @@ from .m_step import (
     visited_sentence,
 )
 from .pool import Pool
-from .schedule import (
-    At,
-    Phase,
-    Scalar,
-    Schedule,
-    clipped_update,
-    cosine,
-    require_model,
-    set_lr,
-)
+from .schedule import At, Phase, Scalar, Schedule, clipped_update, cosine, require_model, set_lr
 from .sentences import ExactSentences, SampledSentences, Sampling
 
 __all__ = [

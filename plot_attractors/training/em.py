@@ -11,13 +11,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Positive, Size, setting
 from plot_attractors.training.e_step import EStep
-from plot_attractors.training.m_step import (
-    MStep,
-    MStepConfig,
-    VisitedLabels,
-    input_source,
-    summary,
-)
+from plot_attractors.training.m_step import MStep, MStepConfig, VisitedLabels, input_source, summary
 from plot_attractors.training.pool import PERTURBED_SD, Pool
 from plot_attractors.training.schedule import At, Phase, Scalar, Schedule, require_model
 from plot_attractors.training.sentences import Sentences

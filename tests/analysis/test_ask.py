@@ -196,6 +196,12 @@ def test_models_without_attractors_are_asked(program: str) -> None:
     (text,) = meanings(run, s, reference, weight)
     for row in (3, 9):
         assert run.data.row_names[reference.y[row]] in text.split("as ")[1]
+    if program == "emergent_communication":  # it decodes no input
+        assert meanings(run, s, reference, 0 * weight) == [""]
+        tree = run_of(program)
+        assert meanings(
+            tree, tree.model.language.sentences[:1], at_random(tree, 9, 0), torch.zeros(1, 9)
+        ) == [""]
 
 
 def test_every_draw(tree: Untrained) -> None:

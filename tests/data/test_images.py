@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "torn.npy").write_bytes(array(tmp_path / "whole.npy").read_bytes()[:300])
     for name, sentence in (
         ("nothing", "No such file"), ("empty", "holds no images"), ("torn", "0.png' as an image"),
-        ("torn.npy", "torn.npy' as an array"), ("a.csv", "of a table of pixels, numpy.save"),
+        ("torn.npy", "torn.npy' as an array"), ("a.csv", "of a table of a label and pixels, numpy"),
     ):  # fmt: skip
         assert sentence in refusal(tmp_path / name)
 

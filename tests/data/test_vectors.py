@@ -53,14 +53,14 @@ def test_sparse_arrays_and_tensors(tmp_path: Path, x: Any) -> None:
         read_vectors(tmp_path / "b.pt")
 
 
-@pytest.mark.parametrize("first", ["", "3 2\n"])
+@pytest.mark.parametrize("first", ["", "4 2\n"])
 def test_word_vectors_as_text(tmp_path: Path, first: str) -> None:
     """As GloVe and word2vec write them: a quotation mark and NA are words."""
     path = tmp_path / "a.vec"
-    path.write_text(f'{first}" 0.5 1e-1\nNA -1 2 \n7 3 4\n', "utf-8")
+    path.write_text(f'{first}# 0.5 1e-1\nNA -1 2 \n07 3 4\n", 0 0\n', "utf-8")
     vectors = read_vectors(path)
-    assert (vectors.row_names, vectors.columns) == (('"', "NA", "7"), ("x1", "x2"))
-    assert vectors.array.tolist() == pytest.approx(np.array([[0.5, 0.1], [-1, 2], [3, 4]]))
+    assert (vectors.row_names, vectors.columns) == (("#", "NA", "07", '",'), ("x1", "x2"))
+    assert vectors.array.tolist() == pytest.approx(np.array([[0.5, 0.1], [-1, 2], [3, 4], [0, 0]]))
 
 
 def saved(frame: pd.DataFrame, path: Path) -> Path:

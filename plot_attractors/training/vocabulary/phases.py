@@ -25,11 +25,7 @@ from plot_attractors.training.m_step import MStep
 from plot_attractors.training.schedule import At, Phase, Scalar, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.rotate import rotate_axes
-from plot_attractors.training.vocabulary.tokens import (
-    reset_tokens,
-    spread_pairs,
-    spread_tokens,
-)
+from plot_attractors.training.vocabulary.tokens import reset_tokens, spread_pairs, spread_tokens
 
 __all__ = ["VocabularyLearning"]
 
