@@ -17,7 +17,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.shape import ATTRACTORS, DESCRIBED, panels
-from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, plain
+from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, lettered, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.ranges import Size, setting
@@ -191,14 +191,19 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     shown = "near" if (pairs["pairs"] == "near").any() else "all"
     rows = summary[summary["pairs"] == shown].to_dict("records")
     figure, grid = panels(len(rows), columns=min(3, len(rows)), size=(3.5, 3.7))
-    for axes, row in zip(grid, rows, strict=True):
-        axes.set_title(plain(row["feature"]))
+    keys = set[tuple[str, ...]]()
+    for k, (axes, row) in enumerate(zip(grid, rows, strict=True)):
+        axes.set_title(lettered(chr(ord("a") + k), plain(row["feature"])))
         if math.isnan(row["r"]):
             note = textwrap.fill(row["reason"], 34)
             axes.text(0.05, 0.95, note, va="top", fontsize=9, transform=axes.transAxes)
             axes.set(xticks=[], yticks=[])
         else:
             _draw_pairs(axes, pairs[pairs["feature"] == row["feature"]], row)
+        if legend := axes.get_legend():  # the first panel with these outcomes has the key
+            names = tuple(text.get_text() for text in legend.get_texts())
+            legend.set_visible(names not in keys)
+            keys.add(names)
     (ends,) = tables["ends.csv"].to_dict("records")
     headline = (
         f"{ends['elsewhere']:.0%} of {ends['trajectories']} states end nearest to another "
