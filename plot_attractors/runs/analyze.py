@@ -147,8 +147,8 @@ def read_tables(folder: Path) -> dict[str, Any]:
 
 
 def draw_figures(figures: Callable[[], Mapping[str, Any]], folder: Path) -> None:
-    """Write figures, made in one style whatever a user's own is, as NAME.png and NAME.svg; the same
-    figure gives the same bytes, whenever it is drawn.
+    """Write figures, made in one style whatever a user's own is, as NAME.png, NAME.svg and
+    NAME.pdf; the same figure gives the same bytes, whenever it is drawn.
     """
     import matplotlib.style  # slow
 
@@ -157,3 +157,4 @@ def draw_figures(figures: Callable[[], Mapping[str, Any]], folder: Path) -> None
         for name, figure in figures().items():
             figure.savefig(folder / f"{name}.png", dpi=150)
             figure.savefig(folder / f"{name}.svg", dpi=150, metadata={"Date": None})
+            figure.savefig(folder / f"{name}.pdf", dpi=150, metadata={"CreationDate": None})

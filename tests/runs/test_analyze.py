@@ -42,7 +42,7 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(run: P
     assert outcomes(results) == [("calibration", ValueError), ("toy_analysis", type(None))]
     assert (earlier / "summary.csv").read_text() == "whole\n"
     assert (folder / "summary.csv").read_text() == alone  # whatever was made before
-    assert (folder / "predictions.svg").is_file()
+    assert all((folder / f"predictions.{end}").is_file() for end in ("png", "svg", "pdf"))
     assert {path.name for path in (run / "analyses").iterdir()} == {earlier.name, folder.name}
 
 
