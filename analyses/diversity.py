@@ -18,7 +18,7 @@ from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.sampling import exact_states, is_listed
 from plot_attractors.analysis.shape import DESCRIBED, Needs, panels
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, lettered
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, letter, lettered
 from plot_attractors.data import Feature
 from plot_attractors.measures.diversity import diversity
 from plot_attractors.model.attractor import AttractorModel
@@ -146,10 +146,10 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
     figure, grid = panels(len(splits))
     shown = entropies["entropy"].clip(lower=LOWEST)
     bins = np.linspace(shown.min() - 1, shown.max() + 1, 41)
-    for letter, axes, split in zip("abcdefgh", grid, splits, strict=False):
+    for k, (axes, split) in enumerate(zip(grid, splits, strict=True)):
         points, numbers = (table[table["split"] == split] for table in (entropies, summary))
         _draw_entropies(axes, points, numbers.set_index("samples"), bins)
-        axes.set_title(lettered(letter, f"{split_name(split)}, {of_points}"))
+        axes.set_title(lettered(letter(k), f"{split_name(split)}, {of_points}"))
     return {"diversity": figure}
 
 

@@ -273,7 +273,7 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         # a logarithmic axis has no 0
         _draw_distributions(bottom, distribution, inputs, least=np.nan)
         after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
-        top.set_title(style.lettered(chr(ord("a") + k), f"{split_name(row['split'])}{after}"))
+        top.set_title(style.lettered(style.letter(k), f"{split_name(row['split'])}{after}"))
         _annotate(top, row)
         top.set_ylim(0, 1)
         bottom.set_yscale("log", base=2)

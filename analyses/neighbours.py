@@ -17,7 +17,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.shape import ATTRACTORS, DESCRIBED, panels
-from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, lettered, plain
+from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, letter, lettered, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.ranges import Size, setting
@@ -193,7 +193,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     figure, grid = panels(len(rows), columns=min(3, len(rows)), size=(3.5, 3.7))
     keys = set[tuple[str, ...]]()
     for k, (axes, row) in enumerate(zip(grid, rows, strict=True)):
-        axes.set_title(lettered(chr(ord("a") + k), plain(row["feature"])))
+        axes.set_title(lettered(letter(k), plain(row["feature"])))
         if math.isnan(row["r"]):
             note = textwrap.fill(row["reason"], 34)
             axes.text(0.05, 0.95, note, va="top", fontsize=9, transform=axes.transAxes)

@@ -22,11 +22,11 @@ LINES = {
     "plot_attractors/training/": 1598,
     "plot_attractors/gflownet/": 2734,
     "plot_attractors/language_of_thought/": 1682,
-    "plot_attractors/data/": 1566,
+    "plot_attractors/data/": 1563,
     "plot_attractors/measures/": 1667,
-    "plot_attractors/analysis/": 1690,
+    "plot_attractors/analysis/": 1701,
     "plot_attractors/baselines/": 691,
-    "plot_attractors/runs/": 2000,
+    "plot_attractors/runs/": 2002,
     "plot_attractors/report/": 1889,
     "plot_attractors/paper/": 583,
     "plot_attractors/cli/": 709,
@@ -38,7 +38,7 @@ LINES = {
     "benchmarks/": 481,
     "examples/": 179,
     "docs/": 437,
-    "tests/": 14726,
+    "tests/": 14716,
 }
 WORDS = 40625  # of pages
 SLACK_OF_WORDS = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -227,9 +228,11 @@ def ask(
         if attractors:
             e, known = model.encode(inputs.x), model.encode(reference.x)
             entropy, z, near = exact_entropy(model, e.distribution), e.z0, known.z0
+            weigh = partial(_by_bayes, model, known.distribution)
         else:
             said, known = model.describe(inputs.x, draws), model.describe(reference.x, EACH)
             entropy, z, near = None, said.z.mean(1), known.z.mean(1)
+            weigh = partial(_by_draws, model, known.s)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):
             row: dict[str, Any] = {}
@@ -245,18 +248,14 @@ def ask(
             order = counts.argsort(descending=True, stable=True)[:most]
             s, p = read[first[order]], counts / draws
             low, high = binomial_interval(counts[order], draws)
-            exact, key = torch.full((len(s), 1), torch.nan), model.language.key
+            exact = torch.full((len(s), 1), torch.nan)
             if attractors:
                 exact = log_posterior(model, e[k : k + 1].distribution, s).exp()
-                weight = _likeliest(model, s, known.distribution)
-            else:
-                weight = (key(known.s)[..., None] == key(s)).double().sum(1).T
-                weight[weight.sum(-1) < FEWEST] = 0.0
             tables.append(pd.DataFrame({
                 "input": name,
                 "sentence": [model.language.name(one) for one in s],
                 "probability": p[order].tolist(), "low": low.tolist(), "high": high.tolist(),
-                "exact": exact[:, 0].tolist(), "meaning": meanings(run, s, reference, weight),
+                "exact": exact[:, 0].tolist(), "meaning": meanings(run, s, reference, weigh(s)),
             }))  # fmt: skip
             nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum()) + 0.0
             distance = (near - z[k]).norm(dim=-1)
@@ -306,12 +305,17 @@ def exact_entropy(model: AttractorModel, q: Normal) -> Tensor | None:
     return None
 
 
-def _likeliest(model: AttractorModel, s: Tensor, q: Normal) -> Tensor:
-    """(m, n) P(x | s), by Bayes' rule, of sentences s (m, width) and inputs q (n, d), each as
-    likely.
-    """
+def _by_bayes(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
+    """(m, n) P(x | s) of sentences s (m, width) and inputs q (n, d), each as likely."""
     log_p = log_posterior(model, q, s)
     return (model.reward.log_pairs(q, s).T if log_p.isnan().any() else log_p).softmax(-1)
+
+
+def _by_draws(model: SentenceModel, said: Tensor, s: Tensor) -> Tensor:
+    """(m, n) counts of s (m, width) among sentences said (n, draws, width); 0 where few."""
+    key = model.language.key
+    weight = (key(said)[..., None] == key(s)).double().sum(1).T
+    return torch.where(weight.sum(-1, keepdim=True) < FEWEST, 0.0, weight)
 
 
 def meanings(run: Run, s: Tensor, reference: Batch, weight: Tensor) -> list[str]:
@@ -334,11 +338,12 @@ def meanings(run: Run, s: Tensor, reference: Batch, weight: Tensor) -> list[str]
     words: list[list[str]] = [[] for _ in s]
     decoded = model.decoder(model.embed(s)).mean if reconstructs(run.model) else None
     if hasattr(data, "prototypes") and hasattr(data, "class_names"):
-        share = weight.nan_to_num() @ torch.nn.functional.one_hot(reference.y).to(weight)
         if decoded is not None:
-            share = -torch.cdist((decoded > 0.5).float(), data.prototypes, p=1)
+            nearest = torch.cdist((decoded > 0.5).float(), data.prototypes, p=1).argmin(-1)
+            return [f"class {data.class_names[k]}" for k in nearest.tolist()]
+        share = weight @ torch.nn.functional.one_hot(reference.y).to(weight)
         classes = [f"class {data.class_names[k]}" for k in share.argmax(-1).tolist()]
-        return [name if part.any() else "" for name, part in zip(classes, share, strict=True)]
+        return [c if part.sum() > 0 else "" for c, part in zip(classes, share, strict=True)]
     if decoded is not None and kind in (sampling.BITS, sampling.REAL):
         columns = getattr(data, "columns", ())
         for k, row in enumerate(decoded):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.analysis.style import lettered, plain
+from plot_attractors.analysis.style import letter, lettered, plain
 from plot_attractors.split_names import split_name
 
 
@@ -50,13 +51,13 @@ def draw_features(
     figure = Figure(figsize=(10.5, 0.7 + row_height * len(splits)), layout="constrained")
     widths = [max(3, rows["feature"].nunique()) for _, rows in panels]
     grid = figure.subplots(len(splits), len(panels), squeeze=False, width_ratios=widths)
-    letters = iter("abcdefghijkl")
+    number = count()
     for row, split in zip(grid, splits, strict=True):
         for axes, (label, rows) in zip(row, panels, strict=True):
             part = rows[rows["split"] == split]
             draw(axes, part)
             title = split_name(split)
-            title = lettered(next(letters), title) if grid.size > 1 else title
+            title = lettered(letter(next(number)), title) if grid.size > 1 else title
             axes.set(title=title, ylabel=label)
             axes.set_ylim(0, None if label == "RMSE" else 1.03)
             names = [plain(name, 14) for name in part["feature"].unique()]

@@ -39,6 +39,11 @@ def lettered(letter: str, text: str) -> str:
     return rf"$\bf{{{letter}}}$  {text}"
 
 
+def letter(panel: int) -> str:
+    """Of a panel, by its number from 0: a to z, then aa."""
+    return "abcdefghijklmnopqrstuvwxyz"[panel % 26] * (1 + panel // 26)
+
+
 def plain(text: str, longest: int = 24) -> str:
     """A user's text for a figure: shortened, and with no dollar sign to start a formula."""
     return (text if len(text) <= longest else text[: longest - 1] + "…").replace("$", r"\$")

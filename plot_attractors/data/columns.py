@@ -226,7 +226,7 @@ def _cells(column: pd.Series[Any]) -> Any:
 def _read_text(path: Path) -> pd.DataFrame:
     """Texts, as they stand between separators."""
     text = path.read_text(encoding="utf-8-sig")
-    if vectors := _word_vectors([line.split() for line in text.splitlines()[:2]]):
+    if vectors := _word_vectors([line.split() for line in text.split("\n", 2)[:2]]):
         return pd.read_csv(StringIO(text), **vectors)
     while re.match(r"#[\s#]", text):  # no name of a column
         text = text.partition("\n")[2]

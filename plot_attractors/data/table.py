@@ -207,10 +207,7 @@ class BinaryTable(Featured):
         table = read_columns(path, [names])
         table.require(self.columns)
         optional = bool((self.x < 0).any())
-        bits = [
-            table.binary(column, optional=optional, twos=column in self.twos)
-            for column in self.columns
-        ]
+        bits = [table.binary(c, optional=optional, twos=c in self.twos) for c in self.columns]
         x = torch.from_numpy(np.stack(bits, 1))
         return x.float().masked_fill(x < 0, torch.nan), table.texts(names)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import tomlkit
 import torch
@@ -230,9 +231,10 @@ def _kind_of(data: str | Path) -> str:
         return str(data)
     if path.is_dir():
         return "images"
-    if array_kind(path) not in ARRAYS:
+    if (kind := array_kind(path)) not in ARRAYS:
         return "table"
-    return "images" if read_array(path).ndim > 2 else "vectors"
+    array = np.load(path, mmap_mode="r") if kind == ".npy" else read_array(path)
+    return "images" if array.ndim > 2 else "vectors"
 
 
 def _held(model: torch.nn.Module) -> dict[str, Any]:

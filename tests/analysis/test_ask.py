@@ -16,7 +16,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from plot_attractors.analysis.ask import (
-    _likeliest,
+    _by_bayes,
     as_hssm,
     ask,
     at_random,
@@ -168,7 +168,7 @@ def test_what_a_sentence_means_is_bayes_rule(animals: Untrained) -> None:
     q = model.encode(reference.x).distribution
     s = model.sentences[[0, 9, 20]]
     p = model.posterior.log_prob(q).exp()
-    weight = _likeliest(model, s, q)
+    weight = _by_bayes(model, q, s)
     for k, text in zip((0, 9, 20), meanings(animals, s, reference, weight), strict=True):
         total = dict.fromkeys(data.features[0].outcomes, 0.0)
         for row in range(300):
@@ -199,9 +199,8 @@ def test_models_without_attractors_are_asked(program: str) -> None:
     if program == "emergent_communication":  # it decodes no input
         assert meanings(run, s, reference, 0 * weight) == [""]
         tree = run_of(program)
-        assert meanings(
-            tree, tree.model.language.sentences[:1], at_random(tree, 9, 0), torch.zeros(1, 9)
-        ) == [""]
+        unsaid = tree.model.language.sentences[:1], at_random(tree, 9, 0), torch.zeros(1, 9)
+        assert meanings(tree, *unsaid) == [""]
 
 
 def test_every_draw(tree: Untrained) -> None:
