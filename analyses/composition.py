@@ -33,7 +33,7 @@ CAPTIONS = {
         "Is the language compositional? A sentence can be composed: for one feature of the input "
         "after the other, in a tree from the first branch down, the token is added from which a "
         "decoder best understands all features so far. Bars: how well another decoder, trained "
-        "apart, names each feature from sampled sentences (red) and from composed ones (blue); "
+        "apart, names each feature from sampled sentences (blue) and composed ones (orange); "
         "vertical lines: 95 % intervals over inputs. Composed sentences do as well as sampled ones "
         "where the language has a token for each outcome of a feature that can be put after the "
         "tokens for the features before. Grey crosses: sentences composed in the same language "

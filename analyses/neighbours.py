@@ -32,6 +32,7 @@ CAPTIONS = {
         "where these are too few, all that end nearest to another one, as the headline says. A "
         "panel for each feature, of colours the means of R, G and B, too: what a decoder of "
         "features reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. "
+        "The first panel with the same outcomes tells their colours. "
         "Dashed: line of best fit; r: Pearson correlation of all points, with its 95 % interval; "
         "random pairs: the same with each ẑ_s beside the ẑ_n of another. Grey: alike in meaning. A "
         "state that ends at a sentence of the same meaning is a pair here, and recovered in the "

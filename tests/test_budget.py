@@ -34,11 +34,11 @@ LINES = {
     "models/": 578,
     "inference/": 624,
     "datasets/": 150,
-    "analyses/": 4930,
+    "analyses/": 4931,
     "benchmarks/": 481,
     "examples/": 179,
     "docs/": 437,
-    "tests/": 14716,
+    "tests/": 14715,
 }
 WORDS = 40625  # of pages
 SLACK_OF_WORDS = 1000
