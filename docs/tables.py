@@ -14,10 +14,13 @@ columns  name = header : decimals; a number has decimals, a text has none and st
 by       one row for each value of these columns: of numbers the median, least and greatest, of
          texts all different ones
 turned   yes: columns as rows
+
+Below it stand the seeds and commits of its rows, where the file has these columns, and the file.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 from pathlib import Path
@@ -86,7 +89,34 @@ def chosen(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     return rows[~inside if unlike else inside]
 
 
-def table(file: str, text: str) -> str:
+def seeds(values: list[int]) -> str:
+    """
+    >>> seeds([3, 1, 2, 5])
+    '1 to 3, 5'
+    """
+    runs: list[list[int]] = []
+    for value in sorted({*values}):
+        if not runs or value != runs[-1][-1] + 1:
+            runs.append([])
+        runs[-1].append(value)
+    texts = ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run) for run in runs)
+    return ", ".join(text for run in texts for text in run)
+
+
+def provenance(file: str, rows: pd.DataFrame, page: Path) -> str:
+    """Seeds and commits of the rows of a table, where the file has them, and its link."""
+    parts = []
+    if known := [int(seed) for seed in rows.get("seed", ()) if seed]:
+        parts.append(f"seed{'s' * (len({*known}) > 1)} {seeds(known)}")
+    if commits := [f"`{c}`" for c in dict.fromkeys(rows.get("commit", ())) if c]:
+        parts.append(f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}")
+    label = "rows" if parts else "Rows"
+    parts.append(f"[{label}]({Path(os.path.relpath(TABLES / file, page.parent)).as_posix()})")
+    text = "; ".join(parts)
+    return f"*{text[0].upper()}{text[1:]}.*\n"
+
+
+def table(file: str, text: str, page: Path) -> str:
     """The Markdown table that a comment asks for."""
     rows = pd.read_csv(TABLES / file, dtype=str, keep_default_na=False)
     asked = options(text)
@@ -107,7 +137,8 @@ def table(file: str, text: str) -> str:
     rule = ":--|" + "".join("--:|" if n else ":--|" for n in numeric)
     escaped = [[cell.replace("|", r"\|") for cell in line] for line in lines]
     head, *body = ["| " + " | ".join(line) + " |\n" for line in escaped]
-    return f"{head}|{rule}\n{''.join(body)}"
+    below = provenance(file, rows.drop(columns=[c.name for c in columns]), page)
+    return f"{head}|{rule}\n{''.join(body)}\n{below}"
 
 
 def rewritten(page: Path) -> str:
@@ -115,7 +146,7 @@ def rewritten(page: Path) -> str:
     text = page.read_text()
     if text.count("<!-- table:") != len(BLOCK.findall(text)):
         raise ValueError(f"{page.name}: a comment of a table without <!-- end --> after it")
-    return BLOCK.sub(lambda m: f"{m[1]}\n{table(m[2], m[3])}\n{m[4]}", text)
+    return BLOCK.sub(lambda m: f"{m[1]}\n{table(m[2], m[3], page)}\n{m[4]}", text)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ OWN = {  # settings of one kind of data
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paths": {"expressions": "paths"},
-    "chains": {},
     "smoke": {},
     "dsprites/smoke": {"sizes": 2},
     "table/smoke": {"literals": 2},

@@ -21,7 +21,7 @@ LINES = {
     "plot_attractors/language/": 878,
     "plot_attractors/training/": 1598,
     "plot_attractors/gflownet/": 2734,
-    "plot_attractors/language_of_thought/": 1682,
+    "plot_attractors/language_of_thought/": 1649,
     "plot_attractors/data/": 1563,
     "plot_attractors/measures/": 1667,
     "plot_attractors/analysis/": 1701,
@@ -31,14 +31,14 @@ LINES = {
     "plot_attractors/paper/": 583,
     "plot_attractors/cli/": 709,
     "plot_attractors/": 104,
-    "models/": 578,
-    "inference/": 624,
+    "models/": 577,
+    "inference/": 593,
     "datasets/": 150,
     "analyses/": 4931,
     "benchmarks/": 481,
     "examples/": 179,
-    "docs/": 437,
-    "tests/": 14715,
+    "docs/": 468,
+    "tests/": 14749,
 }
 WORDS = 40625  # of pages
 SLACK_OF_WORDS = 1000

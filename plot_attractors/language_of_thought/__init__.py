@@ -13,12 +13,7 @@ from plot_attractors.language_of_thought.enumeration import (
     posterior,
 )
 from plot_attractors.language_of_thought.grammar import Grammar, conjunctions, literals, paths
-from plot_attractors.language_of_thought.inference import (
-    in_use,
-    measure,
-    sentence_shares,
-    total_variation,
-)
+from plot_attractors.language_of_thought.inference import in_use, measure
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.language_of_thought.objects import BitObjects, SpriteObjects
@@ -27,6 +22,5 @@ __all__ = [
     "BitObjects", "Derivations", "Grammar", "GrammarModel", "MetropolisHastings",
     "ProbabilisticGrammar", "RationalRules", "RulePolicy", "SpriteObjects", "conjunctions",
     "exact_posterior", "examples", "in_use", "labels", "literals",
-    "log_likelihood", "measure", "paths", "posterior", "sentence_shares",
-    "total_variation",
+    "log_likelihood", "measure", "paths", "posterior",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Measures of the exact posterior of a grammar, and of draws beside it."""
+"""Measures of the exact posterior of a grammar."""
 
 from __future__ import annotations
 
@@ -8,19 +8,7 @@ from torch import Tensor
 from plot_attractors.language import in_use_threshold
 from plot_attractors.language_of_thought.model import GrammarModel
 
-__all__ = ["in_use", "measure", "sentence_shares", "total_variation"]
-
-
-def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
-    """(B, E) float64, share of each sentence of the model in derivations (B, draws, max_rules)."""
-    order = model.language.key(model.sentences).sort()
-    place = torch.searchsorted(order.values, model.language.key(model.sentence(rules)))
-    return torch.nn.functional.one_hot(order.indices[place], len(model.sentences)).double().mean(1)
-
-
-def total_variation(model: GrammarModel, rules: Tensor, p: Tensor) -> float:
-    """Of derivations (B, draws, max_rules) from p (B, E), the mean over inputs."""
-    return float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
+__all__ = ["in_use", "measure"]
 
 
 @torch.no_grad()

@@ -11,7 +11,6 @@ from plot_attractors.language import Language
 from plot_attractors.language_of_thought.derivations import Derivations
 from plot_attractors.language_of_thought.enumeration import Posterior, log_likelihood, posterior
 from plot_attractors.language_of_thought.grammar import Grammar
-from plot_attractors.language_of_thought.mcmc import MetropolisHastings, last_states
 from plot_attractors.language_of_thought.objects import Objects
 from plot_attractors.model.protocols import Description
 
@@ -58,7 +57,6 @@ class GrammarModel(nn.Module):
     sentences: Tensor
     extension: Tensor
     log_prior: Tensor
-    steps: Tensor
 
     def __init__(
         self,
@@ -93,8 +91,6 @@ class GrammarModel(nn.Module):
         self.register_buffer("extension", extension, persistent=False)
         log_prior = prior.log_prob(self.derivations).double().log_softmax(-1)
         self.register_buffer("log_prior", log_prior, persistent=False)
-        # of a chain that `draw` takes an expression from; 0: from the exact posterior
-        self.register_buffer("steps", torch.tensor(0))
 
     @property
     def device(self) -> torch.device:
@@ -130,21 +126,10 @@ class GrammarModel(nn.Module):
         return posterior(self.log_prior, self.log_likelihood(x))
 
     @torch.no_grad()
-    def exact_draws(self, x: Tensor, draws: int) -> Tensor:
+    def draw(self, x: Tensor, draws: int) -> Tensor:
         """(B, draws, max_rules) derivations drawn from the enumerated posterior."""
         index = self.posterior(x).log_p.exp().multinomial(draws, replacement=True)
         return self.derivations[index]
-
-    @torch.no_grad()
-    def chain_draws(self, x: Tensor, draws: int, steps: int) -> Tensor:
-        """(B, draws, max_rules) last states of independent chains after `steps` proposals."""
-        rules = last_states(MetropolisHastings(self.model), steps, x.repeat_interleave(draws, 0))
-        return rules.unflatten(0, (len(x), draws))
-
-    def draw(self, x: Tensor, draws: int) -> Tensor:
-        """(B, draws, max_rules) derivations: states of chains, or exact draws without `steps`."""
-        steps = int(self.steps)
-        return self.chain_draws(x, draws, steps) if steps else self.exact_draws(x, draws)
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` expressions for each of the inputs x (B, *input_shape), by `draw`."""

@@ -30,3 +30,15 @@ tables = module_at(ROOT / "docs" / "tables.py")
 @pytest.mark.parametrize("page", WITH_TABLES, ids=lambda page: page.name)
 def test_tables_are_up_to_date(page: Path) -> None:
     assert tables.rewritten(page) == page.read_text(), "run python docs/tables.py"
+
+
+def test_below_a_table_stand_seeds_and_commits_that_it_does_not_show(tmp_path: Path) -> None:
+    rows = tables.pd.DataFrame(
+        {"seed": ["4", "2", "3", "7", ""], "commit": ["b", "a", "b", "", ""]}
+    )
+    at = tables.provenance("x.csv", rows, tables.DOCS / "how-to" / "page.md")
+    assert at == "*Seeds 2 to 4, 7; commits `b`, `a`; [rows](../results/tables/x.csv).*\n"
+    assert (
+        tables.provenance("x.csv", rows[[]], tables.TABLES.parent / "p.md")
+        == "*[Rows](tables/x.csv).*\n"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
+from plot_attractors.language_of_thought import GrammarModel, log_likelihood
 from plot_attractors.runs import registry
 
 from ..small import as_built
@@ -93,32 +92,6 @@ def test_the_pyro_program_has_the_enumerated_joint(expressions: str) -> None:
         sites = (nodes["expression"], nodes["x"])
         result = sum(site["fn"].log_prob(site["value"]) for site in sites)
         assert torch.allclose(result.double(), joint, atol=1e-3)
-
-
-def test_chains_agree_with_the_enumerated_posterior() -> None:
-    data, model = built(depth=3, bits=16)
-    x, n = data.batch(3).x, 400
-    p = model.posterior(x).log_p.exp()
-    result = sentence_shares(model, model.chain_draws(x, n, 50))
-    null = torch.stack([sentence_shares(model, model.exact_draws(x, n)) for _ in range(40)])
-    worst = ((null - p).abs().sum(-1) / 2).amax(0)
-    assert ((result - p).abs().sum(-1) / 2 < 1.3 * worst).all()
-
-
-def test_reported_total_variation_and_entropy_are_those_of_the_distributions() -> None:
-    data, model = built(PATHS, depth=3, bits=16)
-    program = registry.load("inference", "grammar")
-    batch = data.batch(4)
-    config = program.Config(**program.PRESETS["smoke"] | {"draw_by": "chain"})
-    schedule = program.build(model, SimpleNamespace(batch=lambda n: batch), config)
-    assert int(model.steps) == 20  # so sentences are drawn
-    p = model.posterior(batch.x).log_p.exp()
-    first = model.derivations[:1].expand(4, 16, -1)  # of every chain
-    model.chain_draws = lambda x, draws, steps: first
-    reported = schedule.step()
-    assert reported["total_variation"] == pytest.approx(float((1 - p[:, 0]).mean()), abs=1e-6)
-    entropy = -(p * p.clamp(min=1e-300).log()).sum(-1).mean()
-    assert reported["posterior_entropy"] == pytest.approx(float(entropy))
 
 
 @pytest.mark.parametrize(
@@ -224,10 +197,3 @@ def test_too_many_expressions_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ValueError, match="9 expressions of up to 2 of 2 columns, on 4 different"):
         built_of(MILK, tmp_path, literals=2)
     assert len(built_of(MILK, tmp_path, literals=1)[1].sentences) == 5
-
-
-def test_shares_of_sentences_of_many_columns(tmp_path: Path) -> None:
-    columns = {f"c{i}": [i % 2, 1, 0, (i + 1) % 2] for i in range(31)}  # 62 tokens
-    _, model = built_of(columns, tmp_path, literals=2)
-    every = model.derivations[None]
-    assert sentence_shares(model, every).max() == pytest.approx(1 / every.shape[1])

@@ -185,8 +185,6 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
         ("dsprites", None, {"readout": "discretizer"}, ""),
         ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
         ("grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
-        ("grammar", None, {"chains": 16}, "it is of draw_by=chain"),
-        ("grammar", None, {"chains": 16, "draw_by": "chain"}, ""),
     ],
 )
 def test_settings_without_effect_beside_the_others_are_refused(
