@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import ask, responses, sampling, shape
 from plot_attractors.analysis.responses import Choices
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, lettered, plain
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, RED, lettered, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size, setting
@@ -313,7 +313,7 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     for t, colour in zip(times, (GREY, GREEN, ORANGE, BLUE), strict=False):
         at = pairs[pairs["t"] == t]
         third.plot(at["morph"], at["d"], "o-", color=colour, markersize=3, label=f"t = {t}")
-    third.plot(at["morph"], at["labels"], ":", color=CRIMSON, label="choices at T")
+    third.plot(at["morph"], at["labels"], ":", color=RED, label="choices at T")
     third.set_yscale("symlog", linthresh=1)
     third.yaxis.set_major_formatter("{x:g}")
     third.set(title=lettered("c", "Discrimination of neighbours"), ylabel="d′")

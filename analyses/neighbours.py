@@ -17,7 +17,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.shape import ATTRACTORS, DESCRIBED, panels
-from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, letter, lettered, plain
+from plot_attractors.analysis.style import GREY, RED, colours_of, letter, lettered, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.ranges import Size, setting
@@ -230,7 +230,7 @@ def _draw_pairs(axes: Axes, pairs: pd.DataFrame, row: dict[Any, Any]) -> None:
     ends = np.array([low - room, high + room])
     axes.plot(ends, ends, color=GREY, linewidth=0.9, zorder=0)
     line = row["intercept"] + row["slope"] * ends
-    axes.plot(ends, line, color=CRIMSON, linestyle="--", linewidth=1.8)
+    axes.plot(ends, line, color=RED, linestyle="--", linewidth=1.8)
     axes.set_xlim(*ends)
     axes.set_ylim(ends[0], ends[1] + 8 * room)  # room for the note
     note = f"r = {row['r']:.2f} [{row['r_low']:.2f}, {row['r_high']:.2f}]"

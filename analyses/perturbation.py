@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import sampling, shape
 from plot_attractors.analysis.responses import radius
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, lettered
+from plot_attractors.analysis.style import BLUE, GREEN, RED, lettered
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size, setting
@@ -220,7 +220,7 @@ def draw(tables: Mapping[str, Any]) -> dict[str, Figure]:
         for p in PERCENTILES:
             look: Any = {"color": BLUE, "linewidth": 0.9}
             if p == 50:
-                look = {"color": CRIMSON, "linestyle": "--", "linewidth": 2.2, "zorder": 3}
+                look = {"color": RED, "linestyle": "--", "linewidth": 2.2, "zorder": 3}
             axes.plot(part["norm"], part[f"p{p}"], **look)
         axes.set_xscale("function", functions=(np.sqrt, np.square))
         axes.set(xlim=(0, largest), xlabel="‖ν‖, norm of the perturbation")

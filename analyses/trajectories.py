@@ -19,7 +19,7 @@ from plot_attractors.analysis import sampling
 from plot_attractors.analysis.parts import dot
 from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.shape import ATTRACTORS, PLANE
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREY, PURPLE, colours_of, lettered
+from plot_attractors.analysis.style import BLUE, GREY, PURPLE, RED, colours_of, lettered
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch, Feature, Labelled
 from plot_attractors.measures.attractors import last_change, principal_plane
@@ -409,7 +409,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         axes = figure.add_subplot(grid[0, column])
         z = planes[name]
         size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
-        look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
+        look: Any = {"color": RED, "alpha": alpha, "linewidths": 0}
         axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
         colours = [by_class[k] for k in planes["classes"].tolist()] if name == "A" else GREY
         look = {"colors": colours, "linewidths": 0.8, "alpha": 0.8, "zorder": 2}
@@ -441,7 +441,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         dot("black", "initial state z0"),
         Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
         dot(BLUE, "state after T steps"),
-        dot(CRIMSON, "embedding ẑ of a sentence in use"),
+        dot(RED, "embedding ẑ of a sentence in use"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure

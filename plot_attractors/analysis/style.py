@@ -11,7 +11,7 @@ from matplotlib.cm import ScalarMappable
 # Okabe and Ito's colours
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 RED, PURPLE, LIGHT_BLUE = "#D55E00", "#CC79A7", "#56B4E9"
-CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
+GREY, LIGHT_GREY = "#8C8C8C", "#D9D9D9"
 # ten classes: Paul Tol's muted colours, and a brown
 CLASS_COLOURS = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933",

@@ -105,7 +105,7 @@ def write(page: Page, file: Path) -> Path:
     """Write a page, and return its path."""
     from plot_attractors.analysis import style
 
-    colours = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
+    colours = {"blue": style.BLUE, "orange": style.ORANGE, "red": style.RED}
     colours |= {"grey": style.GREY}
     colours |= {f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)}
     environment = Environment(

@@ -68,8 +68,6 @@ FEW_SENTENCES = 0.25  # of all
 def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `numbers` are the metrics by name."""
     of_run = [*_unfinished(run), *_other_version(run), *short(run.preset)]
-    if numbers_.kept(run):
-        of_run.append("An exported model: its card has the numbers of analyses that are not here.")
     return [*of_run, *_few(run, numbers), *doubts(numbers)]
 
 
@@ -123,6 +121,8 @@ def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
 def missing(run: Run, path: str) -> list[str]:
     """A sentence on every analysis that the run at `path` lacks: why, or how to make it."""
     sentences, to_make = [], []
+    if numbers_.kept(run):
+        sentences.append("An exported model: its card has the numbers of analyses not made here.")
     for name in registry.names("analyses"):
         if (run.path / "analyses" / name).is_dir():
             continue

@@ -161,7 +161,7 @@ def _headlines(variants: Variants, numbers: Numbers) -> list[Block]:
     for metric in shown:
         cells = [spread(values(metric, variant.runs), metric.format) for variant in variants]
         beside = [str(metric.paper.get(paper, "–"))] if paper else []
-        rows.append([(metric.heading, metric.formula), *cells, *beside])
+        rows.append([(metric.heading, metric.formula.replace("`", "")), *cells, *beside])
     head += [f"paper, {PAPER_DATA[paper]}"] if paper else []
     return [Table(rows, head)]
 

@@ -229,7 +229,7 @@ class View {
     this.labels.addEventListener("change", () => this.recolour());
     this.drop.addEventListener("click", () => this.setDropping(!this.dropping));
     this.canvas.addEventListener("pointermove", (e) => {
-      if (e.pointerType === "mouse" && !this.pinned) this.choose(this.nearest(e, 20));
+      if (e.pointerType === "mouse" && !this.pinned && this.runs?.input !== -1) this.choose(this.nearest(e, 20));
     });
     this.canvas.addEventListener("pointerleave", () => { if (!this.pinned) this.choose(-1); });
     this.canvas.addEventListener("click", (e) => {
@@ -320,7 +320,7 @@ class View {
     const rows = [...count].sort((a, b) => b[1] - a[1]);
     const times = all.map((one) => one.time).filter((time) => time >= 0).sort((a, b) => a - b);
     const at = (q) => times[Math.min(times.length - 1, Math.floor(q * times.length))];
-    const said = times.length ? `a response after ${at(0.5)} steps (middle half ${at(0.25)} to ${at(0.75)})` : "no response";
+    const said = times.length ? `${times.length} respond, after ${at(0.5)} steps (middle half ${at(0.25)} to ${at(0.75)})` : "none responds";
     const grid = create("div", { className: "shares" });
     for (const [s, n] of rows.slice(0, MOST_SENTENCES)) {
       const bar = create("i");
@@ -329,7 +329,7 @@ class View {
     }
     const rest = rows.length - MOST_SENTENCES;
     const shown = `Nearest sentences at step ${t}${rest > 0 ? ` (${rest} more are not shown)` : ""}:`;
-    return [create("p", {}, create("b", {}, `${all.length} ${name}`), `: ${times.length} of them give ${said}. ${shown}`), grid];
+    return [create("p", {}, this.swatch(style("--orange"), `${all.length} ${name}: ${said}. ${shown}`)), grid];
   }
 
   // What is shown.
@@ -395,7 +395,7 @@ class View {
       const text = others.length === 1 ? label.values[others[0]] : `${others.length} other values`;
       this.legend.append(this.swatch(grey, `${text} (${total})`));
     }
-    this.legend.append(this.swatch(style("--crimson"), "+ embedding of a sentence in use"));
+    this.legend.append(this.swatch(style("--red"), "+ embedding of a sentence in use"));
     const rank = (i) => named.indexOf(label.codes[i]) < 0;
     this.shown.sort((a, b) => rank(b) - rank(a)); // grey ones below
     this.update();
@@ -470,8 +470,8 @@ class View {
     data.sentences.in_use.forEach((used, s) => {
       if (!used) return;
       const [x, y] = this.at(this.places.subarray(2 * s, 2 * s + 2));
-      drawLine(c, [[x - 2.5, y], [x + 2.5, y]], style("--crimson"), 1, 0.7);
-      drawLine(c, [[x, y - 2.5], [x, y + 2.5]], style("--crimson"), 1, 0.7);
+      drawLine(c, [[x - 2.5, y], [x + 2.5, y]], style("--red"), 1, 0.7);
+      drawLine(c, [[x, y - 2.5], [x, y + 2.5]], style("--red"), 1, 0.7);
     });
     const colour = (i) => this.colours.get(this.label.codes[i]);
     for (const i of this.shown) drawLine(c, this.path(i, Math.max(0, this.k - TRAIL), this.k), colour(i), 1.2, 0.55);
@@ -496,7 +496,7 @@ class View {
     drawLine(c, this.path(i, 0, k), style("--ink"), 1.8);
     drawDot(c, this.place(k, i), 7, this.colours.get(this.label.codes[i]), style("--ink"));
     const s = this.read[k * this.n + i];
-    drawDot(c, this.at(this.places.subarray(2 * s, 2 * s + 2)), 4, style("--crimson"), style("--ink"));
+    drawDot(c, this.at(this.places.subarray(2 * s, 2 * s + 2)), 4, style("--red"), style("--ink"));
   }
 
   // The card.
@@ -514,10 +514,11 @@ class View {
       return;
     }
     const [s, last] = [k, this.end].map((time) => this.read[time * this.n + i]);
+    const { start, end } = this.group;
     const values = data.labels.filter((l) => l.of === "input").map((l) => `${l.name} ${l.values[l.codes[i]]}`)
       .filter((text) => text !== data.inputs[i]); // which stands there already
     card.replaceChildren(
-      create("p", {}, "Input: ", create("b", {}, data.inputs[i]), values.length ? ` (${values.join(", ")})` : ""),
+      create("p", {}, "Input: ", create("b", {}, data.inputs[i]), ` (${[...values, `${i - start + 1} of ${end - start}`].join(", ")})`),
       create("p", { className: "sentence" }, `Sentence read at step ${t}: `, create("b", {}, data.sentences.names[s]),
         ` · at T: ${data.sentences.names[last]}`));
     if (this.live) {

@@ -137,7 +137,7 @@ def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
     opened.on(".view input[type=range]", "value", text="\ue010")
     shown = text(opened, ".view .card")
     assert "100 trajectories of" in shown
-    assert re.search(r"\d+ of them give (a response after \d+ steps|no response)", shown)
+    assert re.search(r": (\d+ respond, after \d+ steps|none responds)", shown)
     assert "Nearest sentences at step 40" in shown
     shares = opened.run(
         "return [...document.querySelectorAll('.view .shares span:last-child')]"
