@@ -92,7 +92,7 @@ def _other_version(run: Run) -> list[str]:
     version = run.environment.get("versions", {}).get("plot-attractors")
     with contextlib.suppress(metadata.PackageNotFoundError):
         installed = metadata.version("plot-attractors")
-        if version not in (None, installed):
+        if version not in (None, installed) and not numbers_.kept(run):
             sentences.append(
                 f"Trained with plot-attractors {version}, and this report was written with "
                 f"{installed}."
