@@ -31,10 +31,10 @@ CAPTIONS = {
         "Morphs between two inputs, a (0) and b (1): of bits, each has a share of the bits of b, "
         "in several orders; of others, what is decoded on the way from z0 of a to z0 of b. A "
         "choice is b where the sentence tells more of b than of a, log R(s; b) > log R(s; a). "
-        "(a) Identification: share of choices of b at T with 95 % intervals, and that of the exact "
-        "posterior; dashed: the same in a series, upwards and downwards, each morph begun half way "
-        "from where the last one ended. (b) Time of the response: mean, and 10 to 90 %. "
-        "(c) Discrimination of neighbouring morphs by their states at t, d′; dotted: of what is "
+        "(a) The morphs. (b) Identification: share of choices of b at T with 95 % intervals, by "
+        "the exact posterior, and, dashed, in a series, upwards and downwards, each morph begun "
+        "half way from where the last one ended. (c) Time of the response: mean, and 10 to 90 %. "
+        "(d) Discrimination of neighbouring morphs by their states at t, d′; dotted: of what is "
         "chosen at T alone."
     )
 }
@@ -49,7 +49,7 @@ class Config:
         "the first categorical feature",
     )
     points: Size = setting(11, "morphs, both ends among them")
-    draws: Size = setting(256, "trajectories of each")
+    draws: Size = setting(1024, "trajectories of each")
     orders: Size = setting(8, "orders in which bits of a become those of b")
 
 
@@ -298,15 +298,14 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     table = tables["morphs.csv"]
     x = table["morph"]
     first.plot(x, table["exact"], ":", color=GREY, label="exact posterior")
-    first.plot(x, table["up"], "--", color=GREEN, label="series from a to b")
-    first.plot(x, table["down"], "--", color=ORANGE, label="series from b to a")
+    first.plot(x, table["up"], "--", color=GREEN, label=f"series from {a} to {b}")
+    first.plot(x, table["down"], "--", color=ORANGE, label=f"series from {b} to {a}")
     bars = [table["chosen"] - table["low"], table["high"] - table["chosen"]]
     first.errorbar(x, table["chosen"], yerr=bars, fmt="o-", color=BLUE, markersize=4, label="at T")
-    first.set(title=lettered("a", "Identification"), ylabel="share of choices of b")
-    first.legend(fontsize=8)
+    first.set(title=lettered("b", "Identification"), ylabel=f"share of choices of {b}")
     second.fill_between(x, table["q10"], table["q90"], color=BLUE, alpha=0.2, linewidth=0)
     second.plot(x, table["time"], "o-", color=BLUE, markersize=4)
-    second.set(title=lettered("b", "Time of the response"), ylabel="steps")
+    second.set(title=lettered("c", "Time of the response"), ylabel="steps")
     pairs = tables["discrimination.csv"]
     steps = int(pairs["t"].max())
     times = sorted({0, steps // 4, steps // 2, steps})
@@ -316,10 +315,10 @@ def draw(tables: dict[str, Any]) -> dict[str, Figure]:
     third.plot(at["morph"], at["labels"], ":", color=RED, label="choices at T")
     third.set_yscale("symlog", linthresh=1)
     third.yaxis.set_major_formatter("{x:g}")
-    third.set(title=lettered("c", "Discrimination of neighbours"), ylabel="d′")
+    third.set(title=lettered("d", "Discrimination of neighbours"), ylabel="d′")
     for axes in (first, second, third):
         axes.set_xlabel(f"from {a} to {b}")
-    third.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    figure.legend(fontsize=8, loc="outside lower center", ncols=5)
     return {"continuum": figure}
 
 
@@ -337,4 +336,4 @@ def _draw_morphs(axes: Axes, shown: Any) -> None:
         axes.imshow(x.reshape(len(x), -1), cmap="Greys", aspect="auto", interpolation="nearest")
         axes.set_ylabel("a to b")
     a, b = (plain(str(name)) for name in shown["names"])
-    axes.set_title(f"Morphs from {a} to {b}")
+    axes.set_title(lettered("a", f"Morphs from {a} to {b}"))
