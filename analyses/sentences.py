@@ -597,7 +597,8 @@ def draw_tokens(tokens: pd.DataFrame, changes: Mapping[str, np.ndarray]) -> Figu
     for source, (x, colour) in shares.items():
         axes.text(x, head - 0.1, f"share,\n{source}", color=colour, **above)
     axes.text(1.75 + THUMB, head - 0.1, "mean\nchange", **above)
-    axes.text(last - GAP, head - 0.1, "sentences without the token, and with it", **above)
+    above["ha"] = "left"
+    axes.text(first, head - 0.1, "sentences without the token, and with it, decoded", **above)
     for k, name in enumerate(names):
         x = last + CELL * (k + 0.5)
         axes.text(x, head - 0.08, f"R² {name}", fontsize=8, rotation=90, ha="center", va="bottom")
@@ -627,7 +628,7 @@ def _draw_explained(axes: Axes, r2: np.ndarray, x: float, y: float) -> None:
         text = "–" if value != value else f"{value:.2f}"
         ink = "white" if value > 0.55 else "black" if value >= 0.05 else GREY
         at = x + CELL * (k + 0.5), y + THUMB / 2
-        axes.text(*at, text, fontsize=7, color=ink, ha="center", va="center")
+        axes.text(*at, text, fontsize=8, color=ink, ha="center", va="center")
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:

@@ -439,7 +439,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     axes.legend(ncols=3, loc="upper right")
     handles = [
         dot("black", "initial state z0"),
-        Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
+        Line2D([], [], color=GREY, linewidth=1, label="trajectory (in a: of its class)"),
         dot(BLUE, "state after T steps"),
         dot(RED, "embedding ẑ of a sentence in use"),
     ]
