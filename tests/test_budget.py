@@ -37,8 +37,8 @@ LINES = {
     "analyses/": 4931,
     "benchmarks/": 481,
     "examples/": 179,
-    "docs/": 468,
-    "tests/": 14747,
+    "docs/": 470,
+    "tests/": 14745,
 }
 WORDS = 40625  # of pages
 SLACK_OF_WORDS = 1000

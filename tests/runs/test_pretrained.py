@@ -52,7 +52,7 @@ def test_it_is_opened_by_name_and_reading_writes_nothing(
     assert row["p"] == numbers(made[0])["p"]
     assert row["tv"] == numbers(made[0])["tv"]
     page = report([NAME, made[0].path], tmp_path / "both.html").read_text()
-    assert "its card has the numbers of analyses that are not here" in page
+    assert "its card has the numbers of analyses not made here" in page
     assert [file.name for file in tmp_path.iterdir()] == ["both.html"]
     assert times(made[1].parent) == package
     assert NAME in call("list")
