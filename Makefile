@@ -63,12 +63,9 @@ docs: $(SITE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs docs/_build/html
 	@echo "Done. Open docs/_build/html/index.html."
 
-# What is measured at its size; the others, which need runs or folders, are run only small.
-TIMED    := samplers
-OTHERS   := e_step
-BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15))
+BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,runs/$* --seconds 15)
 
-bench: $(addprefix bench-,$(TIMED) $(if $(SMALL),$(OTHERS)))
+bench: bench-samplers
 
 bench-%: $(STAMP)
 	@mkdir -p runs/bench

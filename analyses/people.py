@@ -116,7 +116,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     for column, within in itertools.product(people.columns, (False, True)):
         human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
         group = value if within else np.zeros(len(value))
-        ceiling = noise_ceiling(people.frame, column, pd.Series(group, people.names))
+        own_frame = people.frame
+        if column != "typicality":  # to which sd and n belong
+            own_frame = own_frame.drop(columns=["sd", "n"], errors="ignore")
+        ceiling = noise_ceiling(own_frame, column, pd.Series(group, people.names))
         for name in map(str, sizes):
             rho, low, high, n = correlation(human, numbers[name].to_numpy(float), group)
             bounds = sorted(-x for x in ceiling) if rho < 0 else ceiling
@@ -151,20 +154,22 @@ def read_people(run: Run, path: Path | None) -> People:
     if path is None:
         raise ValueError(f"this needs {NAMED_ONLY}")
     named = str(getattr(run.data_config, "names", ""))  # what the model's data call them
-    frame = read_columns(Path(path).expanduser(), texts=["name", named]).frame
+    table = read_columns(Path(path).expanduser(), texts=["name", named])
+    frame = table.frame
     if named and "name" not in frame.columns:
         frame = frame.rename(columns={named: "name"})
-    if "typicality" in frame.columns:
-        numbers = ["typicality"]
-    else:  # ratings, as those of norms, or times
-        frame = frame.drop(columns=["sd", "n"], errors="ignore")  # one would not belong to several
-        floats = frame.select_dtypes("float")
-        numbers = [str(c) for c in floats if (frame[c].dropna() % 1 != 0).mean() > 0.5]
+    others = frame.drop(columns=["sd", "n", "typicality"], errors="ignore").select_dtypes("number")
+    # ratings, as those of norms, or times
+    numbers = [str(c) for c in others if (frame[c].dropna() % 1 != 0).mean() > 0.5]
+    if whole := [str(c) for c in others if c not in numbers]:
+        logger.warning("whole numbers are no ratings, and left out: %s", ", ".join(whole))
+    numbers = [c for c in frame.columns if c == "typicality"] + numbers
     if not numbers or "name" not in frame.columns:
         raise ValueError(
             f"{Path(path).name} has the columns {', '.join(map(str, frame.columns))}, and people's "
             "data have name and typicality or other ratings"
         )
+    frame = frame.assign(**{c: table.numbers(c, optional=True) for c in numbers})
     known = [*getattr(run.data, "row_names", ()), *getattr(run.data, "class_names", ())]
     frame = frame.assign(name=frame["name"].astype(str).str.strip())
     every = list(dict.fromkeys(frame["name"]))
@@ -174,14 +179,13 @@ def read_people(run: Run, path: Path | None) -> People:
     if len(names) < FEWEST:
         raise ValueError(
             f"{Path(path).name} has {len(names)} names in common with the model's data, and "
-            f"{FEWEST} are needed: {', '.join(map(repr, unknown[:3]))} are no inputs"
+            f"{FEWEST} are needed; others: {', '.join(map(repr, unknown[:3])) or 'none'}"
         )
     if unknown:
         logger.warning(
             "%d of %d names are no inputs of the model, and are left out: %s",
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
-    kept = kept.assign(**{name: pd.to_numeric(kept[name]) for name in numbers})
     return People(kept.reset_index(drop=True), names, numbers)
 
 

@@ -173,7 +173,7 @@ def test_copies_of_programs(tmp_path: Path) -> None:
 
 def test_a_model_is_asked_and_sampled(run: Path, tmp_path: Path) -> None:
     answer = call("ask", "pretrained:hbv", "LR", "--draws", "50", "--most", "3")
-    assert "LR: as uncertain as" in answer.stdout
+    assert "LR: its exact posterior is as uncertain as" in answer.stdout
     assert answer.stdout.count("class ") >= 2
     out = tmp_path / "samples.csv"
     sampled = call("samples", "pretrained:hbv", "-o", out, "--inputs", "4", "--draws", "3")

@@ -16,6 +16,7 @@ from torch import Tensor
 from plot_attractors.analysis import responses, sampling
 from plot_attractors.data import Batch, Labelled
 from plot_attractors.data.checks import ARRAYS, array_kind, read_array
+from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import SentenceModel, reconstructs
@@ -126,7 +127,7 @@ def _named(run: Run, text: str) -> Inputs:
         if known.count(text) > 1:
             raise ValueError(f"{known.count(text)} rows are called {text!r}: give a number")
         return _numbered(data, known.index(text))
-    if text.lstrip("-").isdigit():
+    if text.lstrip("-").isdigit() and not any(name.isdigit() for name in known):
         return _numbered(data, int(text))
     if "=" in text and not path.exists():
         return _with_features(data, text)
@@ -203,8 +204,8 @@ def ask(
 
     - ``input``: its name;
     - ``sentences``: exp of the entropy of P(s | x), the number of equally frequent sentences that
-      would be as uncertain; ``entropy``, nats: exact where P(s | x) is known, else of the draws,
-      and then too low;
+      would be as uncertain; ``entropy``, nats; ``exact``: whether it is of P(s | x), else of the
+      draws, and then too low;
     - ``near``: the training inputs whose states, z0 of attractors, are nearest;
     - with attractors ``responded``: share of trajectories with a response (`responses.respond`)
       within 2T steps; ``time``, ``time_q1``, ``time_q3``: median and quartiles of the time of
@@ -232,6 +233,8 @@ def ask(
         else:
             said, known = model.describe(inputs.x, draws), model.describe(reference.x, EACH)
             entropy, z, near = None, said.z.mean(1), known.z.mean(1)
+            if isinstance(model, GrammarModel):
+                entropy = model.entropy(inputs.x)
             weigh = partial(_by_draws, model, known.s)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):
@@ -262,6 +265,7 @@ def ask(
             order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
             names = _names(run.data, reference.y[order[: 50 * IN_WORDS]])
             row |= {"input": name, "sentences": math.exp(nats), "entropy": nats}
+            row["exact"] = entropy is not None
             rows.append(row | {"near": ", ".join(list(dict.fromkeys(names))[:IN_WORDS])})
     return Answer(pd.DataFrame(rows), pd.concat(tables, ignore_index=True))
 

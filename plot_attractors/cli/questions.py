@@ -63,7 +63,8 @@ def _opened(path: Path) -> Any:
 
 def _summary(row: Mapping[Any, Any]) -> str:
     lines = [
-        f"{row['input']}: as uncertain as {row['sentences']:.1f} equally frequent sentences "
+        f"{row['input']}: {'its exact posterior is' if row['exact'] else 'at least'} as uncertain "
+        f"as {row['sentences']:.1f} equally frequent sentences "
         f"(entropy {row['entropy']:.2f} nats)"
     ]
     if "responded" in row:  # of a model with attractors
@@ -96,8 +97,10 @@ def samples(
     """Write every draw of a trained model: input, sentence, choice, time, what is right, log P."""
     from plot_attractors.analysis import ask as questions
     from plot_attractors.analysis.responses import choices
+    from plot_attractors.analysis.sampling import require_attractors
 
     opened = _opened(run)
+    require_attractors(opened.model)
     chosen = choices(opened, feature) if feature else None
     inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))
     table = questions.samples(opened, inputs, draws, chosen, seed, resample)

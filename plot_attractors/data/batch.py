@@ -124,7 +124,7 @@ class Members:
 
     def at(self, y: Tensor) -> Batch:
         """The inputs of these numbers (n,); exemplars that are drawn are drawn anew."""
-        raise NotImplementedError
+        raise ValueError(f"inputs of {type(self).__name__} have no numbers: give an array")
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n inputs of a split, see `draw`."""

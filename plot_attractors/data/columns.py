@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,24 @@ from plot_attractors.data.checks import reading
 
 __all__ = ["MISSING", "Columns", "listed", "read_columns"]
 
+logger = logging.getLogger(__name__)
+
 BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "nein": 0, "ja": 1}
 BINARY |= {"non": 0, "oui": 1, "si": 1, "sí": 1, "absent": 0, "present": 1}
 SEPARATORS = ",;\t|"
 DASHES = ("-", "–", "−")
 MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
+SENTINELS = (-9, -99, -999, -9999, 99, 999, 9999)  # often written where a value is missing,
+FAR = 5  # times the greatest of the others
 MOST = 1e30  # of a number: its square and differences are told in single precision
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-NUMBERED = re.compile(r"unnamed: 0|(.*[ _.-]|)(id|idx|index|nr|row)", re.IGNORECASE)
+NUMBERED = re.compile(
+    r"unnamed: 0|x|.*[a-z]id|(.*[ _.-]|)"
+    "(id|idx|index|nr|no|num|number|row|case|trial|subject|participant)", re.IGNORECASE,
+)  # fmt: skip
 SOME = 20  # rows that tell whether columns are named twice
 LONGEST_VALUE = 5  # letters of a cell that may be a value, and no question
+MANY = 12  # categories, if more than half of the rows
 MOST_NAMES = 10  # column names that one sentence lists
 
 
@@ -103,18 +112,19 @@ class Columns:
             signs = dict.fromkeys(DASHES, 0) | {"+": 1} if column.eq("+").any() else {}
             column = column.str.lower().map({**words, **signs})  # a dash alone may be missing
         number = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        number = np.where(number == 2, 0, number) if twos else number
-        wrong = ~missing & (number != 0) & (number != 1)
+        held = (1, 2) if twos else (0, 1)
+        wrong = ~missing & ~np.isin(number, held)
         if wrong.any():
             value = self.frame[name].iloc[int(wrong.argmax())]
             shown = repr(value) if isinstance(value, str) else f"{value:.12g}"
+            known = "1 and 2" if twos else ", ".join(list(words)[:6])
             raise ValueError(
                 f"{self.column(name)} holds {shown} in {self.row(wrong)}, where only "
-                f"{', '.join(list(words)[:6])} can stand: make 0/1 columns of values by "
+                f"{known} can stand: make 0/1 columns of values by "
                 "pandas.get_dummies, of counts by .ge(1), empty the cell, or name it in names, "
                 "labels or ignore"
             )
-        return np.where(missing, -1, number).astype(np.int8)
+        return np.where(missing, -1, number % 2).astype(np.int8)
 
     def numbers(self, name: str, optional: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(rows,) the numbers of a column, NaN where one is missing that is optional."""
@@ -131,6 +141,12 @@ class Columns:
                 f"{self.column(name)} has {number[large][0]:g} in {self.row(large)}: numbers are "
                 f"finite and at most {MOST:g}; divide the column, or remove the row"
             )
+        odd = np.isin(number, SENTINELS)
+        if odd.any() and np.abs(number[odd]).min() > FAR * np.abs(number[~odd]).max(initial=0):
+            logger.warning(
+                "%s has %g in %s, far from all others: empty the cell if it stands for a missing "
+                "value", self.column(name), number[odd][0], self.row(odd),
+            )  # fmt: skip
         return number  # type: ignore[no-any-return]
 
     def feature(
@@ -153,6 +169,12 @@ class Columns:
                 f"{self.column(name)} holds {min(dash)!r}: empty the cell where it is missing, or "
                 "write the value as a word"
             )
+        if len(outcomes) > max(MANY, len(codes) / 2):
+            logger.warning(
+                "%s has %d values in %d rows, each a category of its own: if they are numbers, "
+                "write them with a point and name the column in continuous", self.column(name),
+                len(outcomes), len(codes),
+            )  # fmt: skip
         return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -267,13 +289,25 @@ def _word_vectors(cells: Sequence[Sequence[str]]) -> dict[str, Any]:
     for words in [second] if sized else [first, second]:
         if not same or len(words) < 3 or not all(map(NUMBER.fullmatch, words[1:])):
             return {}
-    if not sized and NUMBER.fullmatch(first[0]) and NUMBER.fullmatch(second[0]):
-        return {}  # a matrix without names
+    if (
+        not sized
+        and (
+            (NUMBER.fullmatch(first[0]) and NUMBER.fullmatch(second[0]))  # a matrix without names
+            or _counts(first[1:])  # which are names of columns
+        )
+    ):
+        return {}
     names = ["", *(f"x{k}" for k in range(1, len(second)))]
     return {
         "sep": r"\s+", "header": None, "names": names, "quoting": csv.QUOTE_NONE,
         "na_filter": False, "skiprows": int(sized), "dtype": {"": str},
     }  # fmt: skip
+
+
+def _counts(words: Sequence[str]) -> bool:
+    """Whether words are whole numbers, one after the other."""
+    least = int(words[0]) if words[0].isdigit() else 0
+    return [*words] == [str(least + k) for k in range(len(words))]
 
 
 def _refuse_second_names(first: pd.DataFrame) -> None:

@@ -97,7 +97,7 @@ def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any
     path, given = Path(path), ColumnRoles(**roles)
     if array_kind(path) in ARRAYS:
         array = read_array(path)
-        if array.ndim != 2:
+        if array.ndim != 2 or not len(array):
             raise ValueError(f"{path.name} has the shape {array.shape}: vectors are rows")
         own = Columns(pd.DataFrame(array).rename(columns=lambda k: f"x{k + 1}"), path)
     else:
@@ -105,6 +105,12 @@ def read_vectors(path: str | Path, table: str | Path | None = None, **roles: Any
     columns = own
     if table is not None:
         columns = rows_of(Path(table), [], len(own.frame), path.name, given.names)
+        names = columns.texts(given.names)
+        if own.index and names and names != own.index:
+            raise ValueError(
+                f"the rows of {path.name} are called {listed(own.index[:3])}, and those of "
+                f"{columns.path.name} {listed(names[:3])}: put them in the same order"
+            )
     features, values = given.features(columns, beside=table is not None)
     members = given.members(columns)
     inputs = own.without_numbering([n for n in own.frame.columns if n not in given.named])

@@ -48,9 +48,12 @@ def log_likelihood(log_objects: Tensor, extension: Tensor, size_principle: bool 
     # an extension far from the best object has underflowed: again, from its own best
     lost = torch.isinf(inside)
     if bool(lost.any()):
-        *rows, column = lost.nonzero(as_tuple=True)
-        own = torch.where(extension[column], log_objects.double()[tuple(rows)], -torch.inf)
-        inside = inside.index_put((*rows, column), own.logsumexp(-1))
+        cells = lost.nonzero()
+        own = []
+        for part in cells.split(AT_ONCE):
+            among = extension[part[:, -1]], log_objects.double()[(*part[:, :-1].T,)]
+            own.append(torch.where(*among, -torch.inf).logsumexp(-1))
+        inside = inside.index_put((*cells.T,), torch.cat(own))
     return inside - size.clamp(min=1).log()
 
 

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 from pyro import poutine
-from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
 from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
 from plot_attractors.language_of_thought.grammar import Grammar
 
-__all__ = ["MetropolisHastings", "Proposal", "last_states", "regenerate"]
+__all__ = ["MetropolisHastings", "Proposal", "regenerate"]
 
 
 class Proposal(NamedTuple):
@@ -138,20 +137,3 @@ class MetropolisHastings(MCMCKernel):
     def diagnostics(self) -> dict[str, float]:
         """The share of proposals after the warm-up that were accepted."""
         return {"acceptance rate": self._accepted / max(self._steps - self._warmup_steps, 1)}
-
-
-def last_states(kernel: MetropolisHastings, steps: int, *args: Any) -> Tensor:
-    """The expressions of all chains after `steps` proposals.
-
-    Raises ValueError where a chain has found none that is possible, which would be no draw.
-    """
-    quiet: dict[str, Any] = {"disable_progbar": True, "disable_validation": None}
-    mcmc = MCMC(kernel, num_samples=1, warmup_steps=max(steps - 1, 0), **quiet)
-    mcmc.run(*args)
-    if lost := int((kernel.log_likelihood == -torch.inf).sum()):
-        raise ValueError(
-            f"{lost} of {kernel.log_likelihood.numel()} chains found no expression that explains "
-            "the data: give the likelihood noise, or chains more steps."
-        )
-    rules: Tensor = mcmc.get_samples()[kernel.site][0]
-    return rules

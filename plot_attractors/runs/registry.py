@@ -129,8 +129,8 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
     if previous is not None and getattr(previous, "__changed__", changed) == changed:
         return previous
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no program of Python: name data as --data {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before it runs: dataclasses and pickle look their module up
     try:

@@ -121,8 +121,8 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
     ("frame", "sentence"),
     [
         ({"name": NAMES}, "people's data have name and typicality or other ratings"),
-        ({"name": NAMES, "typicality": ["high"] * 7}, "Unable to parse string"),
-        ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
+        ({"name": NAMES, "typicality": ["high"] * 7}, "which is no number"),
+        ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* others: 'a', 'b'"),
     ],
 )
 def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path: Path) -> None:

@@ -63,6 +63,39 @@ def test_word_vectors_as_text(tmp_path: Path, first: str) -> None:
     assert vectors.array.tolist() == pytest.approx(np.array([[0.5, 0.1], [-1, 2], [3, 4], [0, 0]]))
 
 
+def test_names_of_columns_that_count_are_no_vector(tmp_path: Path) -> None:
+    for mark, least in (("\t", 0), (" ", 2018)):
+        path = tmp_path / "a.txt"
+        path.write_text(mark.join(["word", *map(str, range(least, least + 3))]) + "\nw 0.5 1 2\n")
+        with pytest.raises(ValueError, match=f"its first line holds numbers .{least}."):
+            read_vectors(path)
+
+
+def test_words_beside_a_table_in_another_order_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("v 0.5 1\nw 2 3\n")
+    for words in ("vw", "wv"):
+        (tmp_path / "t.csv").write_text("\n".join(["word", *words, ""]))
+        if words == "vw":
+            assert read_vectors(tmp_path / "a.txt", tmp_path / "t.csv").row_names == ()
+        else:
+            with pytest.raises(ValueError, match=r"called 'v', 'w', .* of t.csv 'w', 'v'"):
+                read_vectors(tmp_path / "a.txt", tmp_path / "t.csv", names="word")
+
+
+def test_what_seems_to_stand_for_a_missing_value_is_said(
+    tmp_path: Path, x: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    x[2, 0] = -9
+    saved(pd.DataFrame(x, columns=list("abcde")), tmp_path / "a.csv")
+    read_vectors(tmp_path / "a.csv")
+    assert "has -9" not in caplog.text  # one number among others
+    x[2, 0] = -999
+    saved(pd.DataFrame(x, columns=list("abcde")).assign(kind=range(40)), tmp_path / "a.csv")
+    read_vectors(tmp_path / "a.csv", labels=("kind",))
+    assert "column 'a' of a.csv has -999 in row 3" in caplog.text
+    assert "column 'kind' of a.csv has 40 values in 40 rows" in caplog.text
+
+
 def saved(frame: pd.DataFrame, path: Path) -> Path:
     frame.to_csv(path, index=False)
     return path

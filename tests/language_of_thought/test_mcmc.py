@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 import pyro
-import pytest
 import torch
+from pyro.infer import MCMC
 from torch import Tensor
 
 from plot_attractors.language_of_thought import (
@@ -17,7 +17,7 @@ from plot_attractors.language_of_thought import (
     exact_posterior,
     labels,
 )
-from plot_attractors.language_of_thought.mcmc import Proposal, last_states, regenerate
+from plot_attractors.language_of_thought.mcmc import Proposal, regenerate
 from plot_attractors.language_of_thought.rational_rules import FIVE_FOUR, program, rule_grammar
 
 # a rule with two and one with three subtrees of its own kind, and one of another kind inside
@@ -68,6 +68,14 @@ def test_regeneration_is_in_detailed_balance() -> None:
     assert flows(wrong, log_target)[1]
 
 
+def last_states(kernel: MetropolisHastings, steps: int) -> Tensor:
+    quiet: dict[str, Any] = {"disable_progbar": True, "disable_validation": None}
+    mcmc = MCMC(kernel, num_samples=1, warmup_steps=steps - 1, **quiet)
+    mcmc.run()
+    rules: Tensor = mcmc.get_samples()["expression"][0]
+    return rules
+
+
 def test_chains_agree_with_enumeration() -> None:
     """Last states of independent chains on the 5-4 categories, against the listed posterior: a
     total variation that as many independent draws stay below 399 times in 400.
@@ -84,8 +92,8 @@ def test_chains_agree_with_enumeration() -> None:
     assert (share - p).abs().sum() / 2 < tolerated
 
 
-def test_chains_leave_what_is_impossible_or_say_so() -> None:
-    """Labels that few rules explain, without noise: no draw is impossible."""
+def test_chains_leave_what_is_impossible() -> None:
+    """Labels that few rules explain, without noise."""
     grammar = rule_grammar(FIVE_FOUR.stimuli[:, :2], 8)
     told = FIVE_FOUR.stimuli[:, 0] * FIVE_FOUR.stimuli[:, 1]
 
@@ -95,5 +103,3 @@ def test_chains_leave_what_is_impossible_or_say_so() -> None:
 
     last = last_states(MetropolisHastings(program, chains=40), 200)
     assert (grammar.value(last) == told.bool()).all()
-    with pytest.raises(ValueError, match="of 40 chains found no expression that explains"):
-        last_states(MetropolisHastings(program, chains=40), 1)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.language_of_thought import GrammarModel, log_likelihood
+from plot_attractors.language_of_thought import GrammarModel, enumeration, log_likelihood
 from plot_attractors.runs import registry
 
 from ..small import as_built
@@ -73,7 +73,11 @@ def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
     assert torch.allclose(model.posterior(batch.x).log_p.exp().float(), exact[:, named], atol=1e-4)
 
 
-def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
+@pytest.mark.parametrize("at_once", [1, 20_000])
+def test_the_likelihood_of_far_extensions_does_not_underflow(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumeration, "AT_ONCE", at_once)
     log_objects = torch.tensor([[0.0, -2000.0, -2001.0]])
     extension = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
     result = log_likelihood(log_objects, extension)[0]
