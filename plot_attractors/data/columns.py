@@ -22,7 +22,8 @@ __all__ = ["MISSING", "Columns", "listed", "read_columns"]
 logger = logging.getLogger(__name__)
 
 BINARY = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "nein": 0, "ja": 1}
-BINARY |= {"non": 0, "oui": 1, "si": 1, "sí": 1, "absent": 0, "present": 1}
+BINARY |= dict.fromkeys(("n", "f", "non", "absent"), 0)
+BINARY |= dict.fromkeys(("y", "t", "oui", "si", "sí", "present"), 1)
 SEPARATORS = ",;\t|"
 DASHES = ("-", "–", "−")
 MISSING = (".", "?", "na", "n/a", "nan", "null")  # in capitals or not
@@ -247,7 +248,13 @@ def _cells(column: pd.Series[Any]) -> Any:
 
 def _read_text(path: Path) -> pd.DataFrame:
     """Texts, as they stand between separators."""
-    text = path.read_text(encoding="utf-8-sig")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            "it is no text in UTF-8: pandas reads it, by read_excel(file) or read_csv(file, "
+            "encoding='utf-16'), or 'latin-1', and writes it so, .to_csv('utf8.csv', index=False)"
+        ) from error
     if vectors := _word_vectors([line.split() for line in text.split("\n", 2)[:2]]):
         return pd.read_csv(StringIO(text), **vectors)
     while re.match(r"#[\s#]", text):  # no name of a column
