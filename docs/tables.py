@@ -110,10 +110,8 @@ def provenance(file: str, rows: pd.DataFrame, page: Path) -> str:
         parts.append(f"seed{'s' * (len({*known}) > 1)} {seeds(known)}")
     if commits := [f"`{c}`" for c in dict.fromkeys(rows.get("commit", ())) if c]:
         parts.append(f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}")
-    label = "rows" if parts else "Rows"
-    parts.append(f"[{label}]({Path(os.path.relpath(TABLES / file, page.parent)).as_posix()})")
-    text = "; ".join(parts)
-    return f"*{text[0].upper()}{text[1:]}.*\n"
+    link = Path(os.path.relpath(TABLES / file, page.parent)).as_posix()
+    return f"*[Rows]({link}){': ' * bool(parts)}{'; '.join(parts)}.*\n"
 
 
 def table(file: str, text: str, page: Path) -> str:

@@ -33,12 +33,9 @@ def test_tables_are_up_to_date(page: Path) -> None:
 
 
 def test_below_a_table_stand_seeds_and_commits_that_it_does_not_show(tmp_path: Path) -> None:
-    rows = tables.pd.DataFrame(
-        {"seed": ["4", "2", "3", "7", ""], "commit": ["b", "a", "b", "", ""]}
-    )
+    seeds, commits = ["4", "2", "3", "7", ""], ["b", "a", "b", "", ""]
+    rows = tables.pd.DataFrame({"seed": seeds, "commit": commits})
     at = tables.provenance("x.csv", rows, tables.DOCS / "how-to" / "page.md")
-    assert at == "*Seeds 2 to 4, 7; commits `b`, `a`; [rows](../results/tables/x.csv).*\n"
-    assert (
-        tables.provenance("x.csv", rows[[]], tables.TABLES.parent / "p.md")
-        == "*[Rows](tables/x.csv).*\n"
-    )
+    assert at == "*[Rows](../results/tables/x.csv): seeds 2 to 4, 7; commits `b`, `a`.*\n"
+    at = tables.provenance("x.csv", rows[[]], tables.TABLES.parent / "p.md")
+    assert at == "*[Rows](tables/x.csv).*\n"
