@@ -13,7 +13,7 @@ from plot_attractors.training import Phase, Schedule, require_model
 
 @dataclass(frozen=True)
 class Config:
-    batches: Size = setting(100, "that are measured")
+    batches: Size = setting(20, "that are measured")
     batch: Size = setting(256, "inputs of a batch")
 
 

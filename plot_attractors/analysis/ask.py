@@ -234,7 +234,7 @@ def ask(
             said, known = model.describe(inputs.x, draws), model.describe(reference.x, EACH)
             entropy, z, near = None, said.z.mean(1), known.z.mean(1)
             if isinstance(model, GrammarModel):
-                entropy = model.entropy(inputs.x)
+                entropy = model.posterior(inputs.x).entropy
             weigh = partial(_by_draws, model, known.s)
         tables, rows = [], []
         for k, name in enumerate(inputs.names):

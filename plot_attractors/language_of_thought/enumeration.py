@@ -23,6 +23,11 @@ class Posterior(NamedTuple):
     log_p: Tensor
     log_evidence: Tensor
 
+    @property
+    def entropy(self) -> Tensor:
+        """(B,) nats."""
+        return -(self.log_p.exp() * self.log_p.clamp(min=-1e3)).sum(-1)
+
 
 def log_likelihood(log_objects: Tensor, extension: Tensor, size_principle: bool = True) -> Tensor:
     r"""log P(x | expression) where x shows one of the objects of which the expression is true.

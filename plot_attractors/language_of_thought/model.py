@@ -131,11 +131,6 @@ class GrammarModel(nn.Module):
         index = self.posterior(x).log_p.exp().multinomial(draws, replacement=True)
         return self.derivations[index]
 
-    def entropy(self, x: Tensor) -> Tensor:
-        """(…) of the posterior of inputs x (…, *input_shape), nats."""
-        log_p = self.posterior(x).log_p
-        return -(log_p.exp() * log_p.clamp(min=-1e3)).sum(-1)
-
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` expressions for each of the inputs x (B, *input_shape), by `draw`."""
         s = self.sentence(self.draw(x, draws))
