@@ -127,7 +127,7 @@ def find_ends(run: Run, names: tuple[str, ...]) -> Ends:
     x = torch.cat(ends)
     if [len(end) for end in ends] != [1, 1] or x.isnan().any() or torch.equal(*x):
         raise ValueError(
-            "a continuum is between two different inputs, without missing values: set "
+            "a continuum is between two inputs that decode differently, and miss nothing: set "
             f"between=FIRST,SECOND, and not {', '.join(names)}"
         )
     return Ends(x, list(names))

@@ -90,10 +90,7 @@ def chosen(rows: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def seeds(values: list[int]) -> str:
-    """
-    >>> seeds([3, 1, 2, 5])
-    '1 to 3, 5'
-    """
+    """As a text: of 3, 1, 2 and 5, "1 to 3, 5"."""
     runs: list[list[int]] = []
     for value in sorted({*values}):
         if not runs or value != runs[-1][-1] + 1:

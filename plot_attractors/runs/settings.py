@@ -123,8 +123,9 @@ def resolve(
 
 def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> None:
     if unknown := [name for name in values if name not in known]:
-        hint = suggestion(unknown[0], known)
-        raise ValueError(f"there is no setting {unknown[0]!r}: {hint}There are {listed}")
+        hint, many = suggestion(unknown[0], known), "plot-attractors settings MODEL lists them"
+        every = f"There are {listed}" if len(listed) < 200 else many
+        raise ValueError(f"there is no setting {unknown[0]!r}: {hint}{every}")
 
 
 def refuse_inert(configs: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

@@ -44,8 +44,8 @@ def test_ends() -> None:
     named = program.find_ends(run, ("LL", "branch1=right"))
     assert torch.equal(named.x[0], run.data.prototypes[run.data.class_names.index("LL")])
     for between, sentence in (
-        (("LL",), "between two different inputs"),
-        (("LL", "LL"), "between two different inputs"),
+        (("LL",), "between two inputs that decode differently"),
+        (("LL", "LL"), "between two inputs that decode differently"),
         (("LL", "LXL"), "no input 'LXL'"),
         (("LL", "branch1=up"), "branch1 is never 'up'"),
     ):
