@@ -66,7 +66,7 @@ def test_fit_changes_settings_and_prints_plain_lines(run: Path, tmp_path: Path) 
 MISTAKES = r"""
 fit no_such_program => there is no program 'no_such_program' in models
 fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
-fit vqvae --set commitmen=2 => did you mean .commitment.\? plot-attractors settings
+fit hbv --set epsilo=2 => did you mean 'epsilon'\? plot-attractors settings
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data hbv => hbv and hbv are both data sets: leave --data out
 fit images --data photos => No such file or directory: '.*photos'
