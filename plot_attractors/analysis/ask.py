@@ -204,7 +204,7 @@ def ask(
 
     - ``input``: its name;
     - ``sentences``: exp of the entropy of P(s | x), the number of equally frequent sentences that
-      would be as uncertain; ``entropy``, nats; ``exact``: whether it is of P(s | x), else of the
+      would be as uncertain; ``entropy``, nats; ``known``: whether it is of P(s | x), else of the
       draws, and then too low;
     - ``near``: the training inputs whose states, z0 of attractors, are nearest;
     - with attractors ``responded``: share of trajectories with a response (`responses.respond`)
@@ -265,7 +265,7 @@ def ask(
             order = distance.masked_fill(reference.y == inputs.y[k], math.inf).argsort()
             names = _names(run.data, reference.y[order[: 50 * IN_WORDS]])
             row |= {"input": name, "sentences": math.exp(nats), "entropy": nats}
-            row["exact"] = entropy is not None
+            row["known"] = entropy is not None
             rows.append(row | {"near": ", ".join(list(dict.fromkeys(names))[:IN_WORDS])})
     return Answer(pd.DataFrame(rows), pd.concat(tables, ignore_index=True))
 

@@ -63,7 +63,7 @@ def _opened(path: Path) -> Any:
 
 def _summary(row: Mapping[Any, Any]) -> str:
     lines = [
-        f"{row['input']}: {'its exact posterior is' if row['exact'] else 'at least'} as uncertain "
+        f"{row['input']}: {'its exact posterior is' if row['known'] else 'at least'} as uncertain "
         f"as {row['sentences']:.1f} equally frequent sentences "
         f"(entropy {row['entropy']:.2f} nats)"
     ]
@@ -99,6 +99,8 @@ def samples(
     from plot_attractors.analysis.responses import choices
     from plot_attractors.analysis.sampling import require_attractors
 
+    if out.suffix.lower() != ".csv":  # before anything is drawn
+        raise ValueError(f"tables are written as CSV: call the file {out.with_suffix('.csv')}")
     opened = _opened(run)
     require_attractors(opened.model)
     chosen = choices(opened, feature) if feature else None

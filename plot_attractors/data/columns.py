@@ -142,8 +142,8 @@ class Columns:
                 f"{self.column(name)} has {number[large][0]:g} in {self.row(large)}: numbers are "
                 f"finite and at most {MOST:g}; divide the column, or remove the row"
             )
-        odd = np.isin(number, SENTINELS)
-        if odd.any() and np.abs(number[odd]).min() > FAR * np.abs(number[~odd]).max(initial=0):
+        odd, size = np.isin(number, SENTINELS), np.abs(np.nan_to_num(number))
+        if odd.any() and size[odd].min() > FAR * size[~odd].max(initial=0):
             logger.warning(
                 "%s has %g in %s, far from all others: empty the cell if it stands for a missing "
                 "value", self.column(name), number[odd][0], self.row(odd),
@@ -296,13 +296,8 @@ def _word_vectors(cells: Sequence[Sequence[str]]) -> dict[str, Any]:
     for words in [second] if sized else [first, second]:
         if not same or len(words) < 3 or not all(map(NUMBER.fullmatch, words[1:])):
             return {}
-    if (
-        not sized
-        and (
-            (NUMBER.fullmatch(first[0]) and NUMBER.fullmatch(second[0]))  # a matrix without names
-            or _counts(first[1:])  # which are names of columns
-        )
-    ):
+    matrix = NUMBER.fullmatch(first[0]) and NUMBER.fullmatch(second[0])
+    if not sized and (matrix or _counts(first[1:])):  # without names, or with those of columns
         return {}
     names = ["", *(f"x{k}" for k in range(1, len(second)))]
     return {

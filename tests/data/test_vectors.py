@@ -72,14 +72,13 @@ def test_names_of_columns_that_count_are_no_vector(tmp_path: Path) -> None:
 
 
 def test_words_beside_a_table_in_another_order_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("v 0.5 1\nw 2 3\n")
-    for words in ("vw", "wv"):
-        (tmp_path / "t.csv").write_text("\n".join(["word", *words, ""]))
-        if words == "vw":
-            assert read_vectors(tmp_path / "a.txt", tmp_path / "t.csv").row_names == ()
-        else:
-            with pytest.raises(ValueError, match=r"called 'v', 'w', .* of t.csv 'w', 'v'"):
-                read_vectors(tmp_path / "a.txt", tmp_path / "t.csv", names="word")
+    own, table = tmp_path / "a.txt", tmp_path / "t.csv"
+    own.write_text("v 0.5 1\nw 2 3\n")
+    table.write_text("word\nv\nw\n")
+    assert read_vectors(own, table, names="word").row_names == ("v", "w")
+    table.write_text("word\nw\nv\n")
+    with pytest.raises(ValueError, match=r"called 'v', 'w', .* of t.csv 'w', 'v'"):
+        read_vectors(own, table, names="word")
 
 
 def test_what_seems_to_stand_for_a_missing_value_is_said(
@@ -90,8 +89,10 @@ def test_what_seems_to_stand_for_a_missing_value_is_said(
     read_vectors(tmp_path / "a.csv")
     assert "has -9" not in caplog.text  # one number among others
     x[2, 0] = -999
-    saved(pd.DataFrame(x, columns=list("abcde")).assign(kind=range(40)), tmp_path / "a.csv")
-    read_vectors(tmp_path / "a.csv", labels=("kind",))
+    gap = [np.nan, -999, *range(38)]
+    frame = pd.DataFrame(x, columns=list("abcde")).assign(kind=range(40), gap=gap)
+    read_vectors(saved(frame, tmp_path / "a.csv"), labels=("kind",), continuous=("gap",))
+    assert "column 'gap' of a.csv has -999 in row 2" in caplog.text
     assert "column 'a' of a.csv has -999 in row 3" in caplog.text
     assert "column 'kind' of a.csv has 40 values in 40 rows" in caplog.text
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.language_of_thought import GrammarModel, enumeration, log_likelihood
+from plot_attractors.language_of_thought import GrammarModel, enumeration, log_likelihood, measure
 from plot_attractors.runs import registry
 
 from ..small import as_built
@@ -71,6 +71,10 @@ def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
     named = (model.extension.int().argmax(-1)).tolist()  # every path names one node
     assert sorted(named) == list(range(126))
     assert torch.allclose(model.posterior(batch.x).log_p.exp().float(), exact[:, named], atol=1e-4)
+    entropy = torch.distributions.Categorical(exact).entropy()
+    assert torch.allclose(model.posterior(batch.x).entropy.float(), entropy, atol=1e-3)
+    reported = measure(model, batch.x)["posterior_entropy"]
+    assert reported == pytest.approx(float(entropy.mean()), abs=1e-4) != 0
 
 
 @pytest.mark.parametrize("at_once", [1, 20_000])
